@@ -1,0 +1,66 @@
+// Runs a function on fake tensors and records what it did as a functional ATen graph, with its backward if asked.
+#pragma once
+
+#include <functional>
+
+#include "graph/graph.h"
+#include "partition/partition.h"
+
+namespace firesteel {
+
+// What a traced function gives back: its tensors, flat, and how they nest.
+struct FunctionResult {
+  std::vector<at::Tensor> tensors;
+  Tree tree;
+};
+// The function to trace, on flat tensors. The language layer nests and flattens around it.
+using FlatFunction = std::function<FunctionResult(const std::vector<at::Tensor>& inputs)>;
+
+struct TraceOptions {
+  bool grad = false;          // also run the backward and record it
+  std::string name = "graph";
+  Tree input_tree;            // kept in the graph for printing and for nested calls
+};
+
+// The state outside the inputs that a trace depends on, and a replay must find again.
+struct FIRESTEEL_API AmbientState {
+  bool grad_mode = false;
+  bool inference_mode = false;
+  bool autocast_cpu = false, autocast_cuda = false;
+  at::ScalarType autocast_cpu_dtype = at::kBFloat16, autocast_cuda_dtype = at::kHalf;
+  static AmbientState current();
+  friend bool operator==(const AmbientState&, const AmbientState&) = default;
+};
+
+// The result of a trace. Without gradients the joint graph has forward outputs only.
+struct Trace {
+  Joint joint;
+  AmbientState ambient;
+  // For each gradient output of the joint graph: the graph input it belongs to; and for each tangent: the forward output.
+  std::vector<int32_t> gradient_inputs;
+  std::vector<int32_t> tangent_outputs;
+  std::vector<bool> output_requires_grad;  // one a forward output of the function (mutated values not counted)
+};
+
+// Inputs are real tensors; they are read for their metadata and never changed. Throws a TraceError (data_dependent, …)
+// with the user's line, or whatever the function threw.
+FIRESTEEL_API Trace trace(const FlatFunction& function, const std::vector<at::Tensor>& inputs, const TraceOptions& options = {});
+
+// True while this thread traces: what `is_compiling()` answers.
+FIRESTEEL_API bool is_tracing();
+
+// True for tensors that stand for a value of a trace, running or ended.
+FIRESTEEL_API bool is_traced_tensor(const at::Tensor& tensor);
+
+// Asked for the user's source line at each recorded operator. Installed by the language layer; null gives no lines.
+using SourceProvider = SourceRef (*)();
+FIRESTEEL_API void set_source_provider(SourceProvider provider);
+
+// Counters for tests and benchmarks: how each recorded operator found its shape.
+struct TraceCounters {
+  uint64_t recorded = 0, rule = 0, cpp_meta = 0, python_meta = 0, zero_run = 0;
+};
+FIRESTEEL_API TraceCounters trace_counters();
+FIRESTEEL_API void reset_trace_counters();
+
+}  // namespace firesteel

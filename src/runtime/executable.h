@@ -1,0 +1,34 @@
+// A trace made callable: checks its inputs, runs the graph, applies mutations, rebuilds views, and is one autograd node.
+#pragma once
+
+#include <memory>
+
+#include "aot/trace.h"
+#include "partition/partition.h"
+
+namespace firesteel {
+
+class FIRESTEEL_API Executable {
+ public:
+  // Partitions where the trace has a backward.
+  explicit Executable(Trace trace, const PartitionOptions& options = {});
+  ~Executable();
+  Executable(Executable&&) noexcept;
+
+  // Flat inputs as traced (role Argument). Throws InputMismatchError naming the input, the fact and both values.
+  std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& inputs) const;
+  // The message that operator() would throw, or an empty string.
+  std::string mismatch(const std::vector<at::Tensor>& inputs) const;
+
+  const Graph& joint() const;     // the whole trace
+  const Graph& forward() const;   // the joint itself where there is no backward
+  const Graph* backward() const;  // null where there is none
+  const Tree& input_tree() const;
+  const Tree& output_tree() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace firesteel
