@@ -1,29 +1,72 @@
-# The torch target, found through the Python that has it, and the refusal of versions nobody has tried.
-find_package(Python 3.11 REQUIRED COMPONENTS Interpreter OPTIONAL_COMPONENTS Development.Module)
+# The imported target Firesteel::torch, and the refusal of torch versions nobody has tried.
+# Used by the build and, installed, by FiresteelConfig.cmake: it must not assume Firesteel's own source tree.
+#
+# TorchConfig.cmake is not called: for a CUDA build of torch it demands a CUDA toolkit, which Firesteel does not need.
+set(FIRESTEEL_SUPPORTED_TORCH "^2\\.(11|13)\\.")
 
-if(NOT Torch_DIR)
-  execute_process(
-    COMMAND ${Python_EXECUTABLE} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
-    OUTPUT_VARIABLE TORCH_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE TORCH_MISSING ERROR_QUIET)
-  if(TORCH_MISSING)
-    message(FATAL_ERROR "torch is not installed for ${Python_EXECUTABLE}: pip install torch==2.13.0")
+function(firesteel_torch_version root result)
+  # torch 2.13 keeps its version macros in headeronly; others keep them in the C++ front end's header.
+  foreach(header headeronly/version.h csrc/api/include/torch/version.h version.h)
+    if(EXISTS ${root}/include/torch/${header})
+      file(STRINGS ${root}/include/torch/${header} lines REGEX "#define TORCH_VERSION_(MAJOR|MINOR|PATCH) [0-9]+")
+      string(REGEX MATCHALL "[0-9]+" numbers "${lines}")
+      list(LENGTH numbers count)
+      if(count EQUAL 3)
+        list(JOIN numbers "." version)
+        set(${result} ${version} PARENT_SCOPE)
+        return()
+      endif()
+    endif()
+  endforeach()
+  set(${result} "unknown" PARENT_SCOPE)
+endfunction()
+
+# Where torch is: what find_package(Torch) found or is told, a prefix on the search path, a hint (the wheel lies beside
+# torch), and last the Python that has it.
+function(firesteel_find_torch result)
+  set(candidates ${TORCH_INSTALL_PREFIX})
+  if(Torch_DIR)
+    list(APPEND candidates ${Torch_DIR}/../../..)
   endif()
+  list(APPEND candidates ${CMAKE_PREFIX_PATH} ${FIRESTEEL_TORCH_HINT})
+  foreach(root ${candidates})
+    if(EXISTS ${root}/share/cmake/Torch/TorchConfig.cmake AND EXISTS ${root}/lib/libtorch_cpu.so)
+      get_filename_component(root ${root} REALPATH)
+      set(${result} ${root} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  if(NOT Python_EXECUTABLE)
+    find_package(Python 3.11 COMPONENTS Interpreter QUIET)
+  endif()
+  if(Python_EXECUTABLE)
+    execute_process(
+      COMMAND ${Python_EXECUTABLE} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+      OUTPUT_VARIABLE root OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE missing ERROR_QUIET)
+    if(missing EQUAL 0)
+      set(${result} ${root} PARENT_SCOPE)
+      return()
+    endif()
+  endif()
+  message(FATAL_ERROR "Firesteel needs torch 2.13 and found none.\n"
+    "  Asked: find_package(Torch), CMAKE_PREFIX_PATH, and the Python '${Python_EXECUTABLE}'.\n"
+    "  Try: pip install torch==2.13.0 and pass -DPython_EXECUTABLE=<that python>, or pass -DTorch_DIR=<torch>/share/cmake/Torch.")
+endfunction()
+
+firesteel_find_torch(FIRESTEEL_TORCH_ROOT)
+firesteel_torch_version(${FIRESTEEL_TORCH_ROOT} FIRESTEEL_TORCH_VERSION)
+if(NOT FIRESTEEL_TORCH_VERSION MATCHES "${FIRESTEEL_SUPPORTED_TORCH}")
+  message(FATAL_ERROR "Firesteel supports torch 2.13 (and builds on 2.11); "
+    "found torch ${FIRESTEEL_TORCH_VERSION} in ${FIRESTEEL_TORCH_ROOT}.\n  Try: pip install torch==2.13.0")
 endif()
 
-if(Torch_DIR)
-  get_filename_component(TORCH_ROOT ${Torch_DIR}/../../.. ABSOLUTE)
+if(NOT TARGET Firesteel::torch)
+  add_library(Firesteel::torch INTERFACE IMPORTED GLOBAL)
+  target_include_directories(Firesteel::torch SYSTEM INTERFACE
+    ${FIRESTEEL_TORCH_ROOT}/include ${FIRESTEEL_TORCH_ROOT}/include/torch/csrc/api/include)
+  target_compile_definitions(Firesteel::torch INTERFACE FMT_HEADER_ONLY=1)
+  # libtorch holds no code: it is what brings the kernels of a CUDA build along, so it must not be dropped as unneeded.
+  target_link_libraries(Firesteel::torch INTERFACE
+    "-Wl,--push-state,--no-as-needed,${FIRESTEEL_TORCH_ROOT}/lib/libtorch.so,--pop-state"
+    ${FIRESTEEL_TORCH_ROOT}/lib/libtorch_cpu.so ${FIRESTEEL_TORCH_ROOT}/lib/libc10.so)
 endif()
-
-file(STRINGS ${TORCH_ROOT}/include/torch/headeronly/version.h TORCH_VERSION_LINE REGEX "#define TORCH_VERSION \"")
-string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TORCH_FOUND_VERSION "${TORCH_VERSION_LINE}")
-if(NOT TORCH_FOUND_VERSION MATCHES "^2\\.(11|13)\\.")
-  message(FATAL_ERROR "Firesteel supports torch 2.13 (and builds on 2.11); found '${TORCH_FOUND_VERSION}' in ${TORCH_ROOT}")
-endif()
-
-# Plain imported libraries: TorchConfig.cmake would look for CUDA toolkits that a build of libfiresteel does not need.
-add_library(firesteel_torch INTERFACE)
-target_include_directories(firesteel_torch SYSTEM INTERFACE ${TORCH_ROOT}/include ${TORCH_ROOT}/include/torch/csrc/api/include)
-target_link_directories(firesteel_torch INTERFACE ${TORCH_ROOT}/lib)
-target_link_libraries(firesteel_torch INTERFACE torch torch_cpu c10)
-target_compile_definitions(firesteel_torch INTERFACE FMT_HEADER_ONLY=1)
-set(FIRESTEEL_TORCH_LIB_DIR ${TORCH_ROOT}/lib)

@@ -20,6 +20,8 @@ struct TraceOptions {
   bool grad = false;          // also run the backward and record it
   std::string name = "graph";
   Tree input_tree;            // kept in the graph for printing and for nested calls
+  // Runs the autograd engine's work; the Python layer releases the GIL around it. Null: just run it.
+  std::function<void(const std::function<void()>&)> run_backward;
 };
 
 // The state outside the inputs that a trace depends on, and a replay must find again.
@@ -33,13 +35,19 @@ struct FIRESTEEL_API AmbientState {
 };
 
 // The result of a trace. Without gradients the joint graph has forward outputs only.
+//
+// Forward outputs of the joint graph, in order: the function's results (as many as `joint.graph.output_tree` has leaves),
+// the new values of changed inputs (one a mutation), and bases that several results are views of.
 struct Trace {
   Joint joint;
   AmbientState ambient;
+  size_t result_count = 0;
   // For each gradient output of the joint graph: the graph input it belongs to; and for each tangent: the forward output.
   std::vector<int32_t> gradient_inputs;
   std::vector<int32_t> tangent_outputs;
-  std::vector<bool> output_requires_grad;  // one a forward output of the function (mutated values not counted)
+  std::vector<bool> result_requires_grad;
+  // For each argument: the earlier argument that is the same tensor, or -1.
+  std::vector<int32_t> duplicate_of;
 };
 
 // Inputs are real tensors; they are read for their metadata and never changed. Throws a TraceError (data_dependent, …)

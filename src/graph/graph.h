@@ -32,7 +32,7 @@ struct Node;
 struct SourceFile {
   std::string path;
 };
-struct SourceLocation {
+struct FIRESTEEL_API SourceLocation {
   std::shared_ptr<const SourceFile> file;  // null: unknown
   std::string function;
   int line = 0;

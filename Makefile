@@ -1,0 +1,54 @@
+# Firesteel's front door. Every target does its own set-up; run any of them on a fresh clone.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# The Python that .venv is made with: 3.11, or 3.12.
+PYTHON ?= python3
+export PYTHON
+
+.PHONY: help setup build run test test-full test-asan bench wheel stubs format lint clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what is missing and make .venv
+	@scripts/setup.sh
+
+build: setup ## build libfiresteel and the Python module
+	@scripts/build.sh release _C
+
+run: build ## take the guided tour
+	@.venv/bin/python examples/tour.py
+
+test: setup ## build and run all tests but the long sweeps
+	@scripts/build.sh release
+	@scripts/test.sh
+
+test-full: setup ## as test, with the long sweeps and the sanitizers
+	@scripts/build.sh release
+	@FIRESTEEL_FULL=1 scripts/test.sh
+
+test-asan: setup ## the C++ unit tests under AddressSanitizer and UBSan
+	@scripts/build.sh asan
+	@ctest --preset asan
+
+bench: build ## run the benchmarks
+	@scripts/bench.sh
+
+wheel: setup ## build a wheel into dist/
+	@.venv/bin/python -m pip wheel . --no-deps --no-build-isolation --wheel-dir dist
+
+stubs: build ## write the type stubs of the extension module anew
+	@.venv/bin/python -m nanobind.stubgen -m firesteel._C -o python/firesteel/_C.pyi
+
+format: ## format C++ and Python in place
+	@scripts/setup.sh lint
+	@scripts/format.sh
+
+lint: ## check formatting, ruff and clang-tidy; changes nothing
+	@scripts/setup.sh lint
+	@scripts/build.sh release _C
+	@scripts/lint.sh
+
+clean: ## remove what was built; .venv stays
+	rm -rf build dist python/firesteel/_C.*.so

@@ -1,0 +1,142 @@
+"""A guided tour of Firesteel: each stop shows real code and its real output. Run it with `make run`."""
+
+import inspect
+import time
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.rule import Rule
+from rich.syntax import Syntax
+
+import firesteel
+
+console = Console(width=120, highlight=False)
+stops = []
+
+
+def stop(title):
+    """Registers one stop of the tour; the function's docstring is what the guide says."""
+
+    def register(visit):
+        stops.append((title, visit))
+        return visit
+
+    return register
+
+
+def show_source(function):
+    source = inspect.getsource(function)
+    console.print(Syntax(source.rstrip(), "python", background_color="default", padding=(0, 2)))
+
+
+def show(text):
+    console.print(str(text), markup=False, soft_wrap=True)
+
+
+def mlp(x, w1, b1, w2):
+    hidden = F.gelu(x @ w1 + b1)
+    return torch.softmax(hidden @ w2, dim=-1)
+
+
+def counter(total, x):
+    total += x.sum()
+    return total * 2
+
+
+def reads_data(x):
+    if x.sum() > 0:
+        return x.exp()
+    return x
+
+
+def mlp_inputs(requires_grad=False):
+    sizes = [(8, 16), (16, 32), (32,), (32, 4)]
+    return [torch.randn(size, requires_grad=requires_grad) for size in sizes]
+
+
+@stop("A function becomes a graph")
+def trace_a_function():
+    """firesteel.trace runs a function once on tensors without data, and records the ATen operators it calls."""
+    show_source(mlp)
+    graph = firesteel.trace(mlp, *mlp_inputs())
+    show(graph)
+    return f"{len(graph.nodes)} nodes"
+
+
+@stop("The graph runs")
+def replay():
+    """A graph is callable: on other values of the same shapes it gives what eager PyTorch gives."""
+    graph = firesteel.trace(mlp, *mlp_inputs())
+    inputs = mlp_inputs()
+    difference = (graph(*inputs) - mlp(*inputs)).abs().max().item()
+    return f"largest difference from eager on fresh values: {difference:g}"
+
+
+@stop("Writing to an input")
+def mutation():
+    """The graph itself is functional; what the function wrote to its inputs is a list beside it, applied at the end."""
+    show_source(counter)
+    graph = firesteel.trace(counter, torch.zeros(()), torch.ones(3))
+    show(graph)
+    total = torch.zeros(())
+    graph(total, torch.ones(3))
+    graph(total, torch.ones(3))
+    return f"total after two calls with ones(3): {total.item():g}"
+
+
+@stop("Gradients")
+def gradients():
+    """With grad=True the backward pass is traced too, and cut from the forward where the fewest bytes cross."""
+    inputs = mlp_inputs(requires_grad=True)
+    graph = firesteel.trace(mlp, *inputs, grad=True)
+    show(graph.backward)
+    counts = [len(part.nodes) for part in (graph.joint, graph.forward, graph.backward)]
+
+    weights = torch.randn(8, 4)
+    expected = torch.autograd.grad((mlp(*inputs) * weights).sum(), inputs)
+    found = torch.autograd.grad((graph(*inputs) * weights).sum(), inputs)
+    difference = max((a - b).abs().max().item() for a, b in zip(expected, found, strict=True))
+    return (
+        "{} nodes in the joint graph: {} forward, {} backward\n".format(*counts)
+        + f"largest difference from eager's gradients: {difference:g}"
+    )
+
+
+@stop("A mistake, explained")
+def mistake():
+    """A function that looks at a tensor's data cannot become one graph. The error shows the line."""
+    try:
+        firesteel.trace(reads_data, torch.ones(3))
+    except firesteel.DataDependentError as error:
+        show(f"firesteel.{type(error).__name__}: {error}")
+
+
+@stop("How long it takes")
+def timing():
+    """Tracing is quick enough to forget: here a transformer encoder layer, forward and backward."""
+    layer = torch.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
+    x = torch.randn(2, 10, 64)
+    firesteel.trace(layer, x, grad=True)
+    begin = time.perf_counter()
+    graph = firesteel.trace(layer, x, grad=True)
+    took = time.perf_counter() - begin
+    return f"{len(graph.joint.nodes)} nodes in {took * 1e3:.1f} ms"
+
+
+def main():
+    torch.manual_seed(0)
+    console.print(f"Firesteel {firesteel.__version__} over torch {torch.__version__}")
+    for number, (title, visit) in enumerate(stops, 1):
+        console.print()
+        console.print(Rule(f"{number}. {title}", align="left"))
+        show(inspect.getdoc(visit))
+        console.print()
+        if closing := visit():
+            console.print(f"[bold]→[/bold] {closing}")
+    console.print()
+    show("From C++: python -m firesteel --cmake-dir, and see examples/cmake_project. All commands: make help.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Firesteel's native part."""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypedDict
+
+import torch
+
+class Error(RuntimeError):
+    """What every error of Firesteel derives from."""
+
+class TraceError(Error):
+    """the function cannot be traced"""
+
+class DataDependentError(TraceError):
+    """the traced function read a tensor's data"""
+
+class EscapedTensorError(TraceError):
+    """a traced tensor was used after its trace had ended"""
+
+class OutputTypeError(TraceError):
+    """the traced function returned something that is no tensor"""
+
+class MutationError(TraceError):
+    """the traced function changed a tensor in a way not supported"""
+
+class InputMismatchError(Error):
+    """the inputs differ from those the graph was traced for"""
+
+class GraphFormatError(Error):
+    """the text of a graph cannot be read"""
+
+class UnsupportedPlatformError(Error):
+    """this build of torch, Python or machine is not supported"""
+
+class InternalError(Error):
+    """a mistake of Firesteel's own"""
+
+class Source(NamedTuple):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    function: str
+
+class Value:
+    """A value of a graph: one of its inputs, or an output of a node."""
+
+    @property
+    def name(self) -> str:
+        """The name in the graph's text, without '%'."""
+    @property
+    def type(self) -> str:
+        """As in the graph's text: `f32[8, 16]`."""
+    @property
+    def role(self) -> Literal["argument", "captured", "tangent", "saved"] | None:
+        """Of an input: 'argument', 'captured', 'tangent' or 'saved'; None for others."""
+    @property
+    def shape(self) -> tuple[int | str, ...] | None:
+        """Sizes; text where one is an expression; None for what is no tensor."""
+    @property
+    def strides(self) -> tuple[int | str, ...] | None: ...
+    @property
+    def dtype(self) -> torch.dtype | None: ...
+    @property
+    def device(self) -> torch.device | None: ...
+    @property
+    def requires_grad(self) -> bool: ...
+
+class Node:
+    """One operator call of a graph."""
+
+    @property
+    def op(self) -> str:
+        """`aten.add.Tensor`."""
+    @property
+    def name(self) -> str:
+        """The name of the first output."""
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the values it reads, in order."""
+    @property
+    def args(self) -> str:
+        """The arguments as in the graph's text."""
+    @property
+    def outputs(self) -> list[Value]: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int | str, ...] | None: ...
+    @property
+    def strides(self) -> tuple[int | str, ...] | None: ...
+    @property
+    def dtype(self) -> torch.dtype | None: ...
+    @property
+    def device(self) -> torch.device | None: ...
+    @property
+    def source(self) -> Source | None:
+        """Source(file, line, function) of the user's line; None where unknown."""
+    @property
+    def phase(self) -> Literal["forward", "backward"]: ...
+
+class Graph:
+    """A traced function as a graph of ATen operators."""
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        """Runs the graph on new tensors of the same structure, shapes and dtypes."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def nodes(self) -> list[Node]: ...
+    @property
+    def inputs(self) -> list[Value]: ...
+    @property
+    def outputs(self) -> list[Value | str | None]: ...
+    @property
+    def captured(self) -> list[torch.Tensor]:
+        """The tensors it holds: what the function reached besides its arguments."""
+    @property
+    def joint(self) -> Graph:
+        """Forward and backward in one graph."""
+    @property
+    def forward(self) -> Graph: ...
+    @property
+    def backward(self) -> Graph | None:
+        """None where the function was traced without gradients."""
+
+class _Counters(TypedDict):
+    recorded: int
+    rule: int
+    cpp_meta: int
+    python_meta: int
+    zero_run: int
+
+def trace(fn: Callable[..., Any], /, *args: object, grad: bool = False, **kwargs: object) -> Graph:
+    """Runs fn on traced stand-ins of its arguments and records it as a graph; with grad=True its backward too."""
+
+def parse_graph(text: str) -> Graph:
+    """Reads what str(graph) wrote."""
+
+def is_compiling() -> bool:
+    """True while this thread traces a function."""
+
+def is_traced(tensor: object) -> bool:
+    """True for a tensor that stands for a value of a trace, running or ended."""
+
+def trace_counters() -> _Counters:
+    """How many operators were recorded, and how each found its shape."""
+
+def reset_trace_counters() -> None: ...
+def _set_library_folders(folders: list[str]) -> None: ...

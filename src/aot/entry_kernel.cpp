@@ -1,0 +1,102 @@
+// The first kernel every operator meets while tracing: swaps real tensors for their stand-ins before autograd sees them.
+#include <torch/library.h>
+
+#include "aot/dispatch_keys.h"
+#include "aot/fake_tensor.h"
+#include "aot/functional_ops.h"
+#include "aot/ivalue_tensors.h"
+#include "aot/recorder.h"
+
+namespace firesteel {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using c10::IValue;
+using torch::jit::Stack;
+
+// Tensors that are already part of a trace or of another transform (vmap, a dispatch mode), or that carry no data.
+const DispatchKeySet kNotPlain({DispatchKey::Functionalize, kFakeKey, DispatchKey::Python, DispatchKey::FuncTorchBatched,
+                                DispatchKey::FuncTorchGradWrapper});
+
+bool is_plain_real(const at::Tensor& tensor) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  return !impl->key_set().has_any(kNotPlain) && !impl->is_meta() && !impl->is_wrapped_number();
+}
+
+bool holds_plain_real(c10::ArrayRef<IValue> args) {
+  bool found = false;
+  for (const IValue& arg : args) each_tensor(arg, [&](const at::Tensor& tensor) { found = found || is_plain_real(tensor); });
+  return found;
+}
+
+// `torch.tensor(data)` and its like make a real tensor, fill it through a pointer and then announce it with lift_fresh.
+bool is_filling_real_tensor() { return c10::impl::tls_local_dispatch_key_set().excluded_.has(DispatchKey::Python); }
+
+void run_for_real(const c10::OperatorHandle& op, Recorder& recorder, Stack* stack) {
+  OutsideTrace outside;
+  op.callBoxed(stack);
+  for (const IValue& result : *stack) {
+    each_tensor(result, [&](const at::Tensor& tensor) {
+      if (tensor.has_storage()) recorder.born_inside(tensor);
+    });
+  }
+}
+
+void entry_kernel(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  const DispatchKeySet below = keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey);
+  Recorder* recorder = Recorder::current();
+  if (!recorder || !recorder->active()) return op.redispatchBoxed(below, stack);
+
+  const OpPlan& plan = plan_of(op);
+  const size_t base = stack->size() - plan.argument_count;
+  c10::ArrayRef<IValue> args(stack->data() + base, plan.argument_count);
+  if (plan.is_mutable) functionalize_custom_op(plan);
+  if (!holds_plain_real(args)) {
+    bool any_tensor = false;
+    for (const IValue& arg : args) each_tensor(arg, [&](const at::Tensor&) { any_tensor = true; });
+    if (!any_tensor && is_filling_real_tensor()) return run_for_real(op, *recorder, stack);
+    return op.redispatchBoxed(below, stack);
+  }
+  if (is_filling_real_tensor() && !plan.is_lift) {
+    OutsideTrace outside;
+    return op.callBoxed(stack);
+  }
+  if (plan.is_lift) {
+    at::Tensor constant = recorder->fresh_constant((*stack)[base].toTensor());
+    stack->resize(base);
+    stack->emplace_back(std::move(constant));
+    return;
+  }
+  for (size_t i = base; i < stack->size(); ++i) {
+    map_tensors((*stack)[i], [&](const at::Tensor& tensor) {
+      return is_plain_real(tensor) ? recorder->stand_in(tensor, InputRole::Captured) : tensor;
+    });
+  }
+  // The swapped arguments bring keys of their own (Functionalize, Fake).
+  DispatchKeySet now = below;
+  for (size_t i = base; i < stack->size(); ++i) {
+    each_tensor((*stack)[i], [&](const at::Tensor& tensor) { now = now | tensor.key_set(); });
+  }
+  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
+  now = ((now | local.included_) - local.excluded_) & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey);
+  op.redispatchBoxed(now, stack);
+
+  // `buffer.add_(x)` gives back the tensor it was called on, not its stand-in.
+  if (plan.is_mutable) {
+    for (size_t i = base; i < stack->size(); ++i) {
+      map_tensors((*stack)[i], [&](const at::Tensor& tensor) {
+        at::Tensor real = recorder->real_of(tensor);
+        return real.defined() && is_plain_real(real) ? real : tensor;
+      });
+    }
+  }
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&entry_kernel>());
+}
+
+}  // namespace firesteel

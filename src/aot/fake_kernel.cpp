@@ -1,0 +1,205 @@
+// The kernel behind every operator on fake tensors: finds the results' shapes and records a node.
+#include <ATen/FunctionalTensorWrapper.h>
+#include <torch/library.h>
+
+#include "aot/dispatch_keys.h"
+#include "aot/fake_tensor.h"
+#include "aot/ivalue_tensors.h"
+#include "aot/recorder.h"
+#include "aot/shapes.h"
+#include "base/error.h"
+
+namespace firesteel {
+namespace {
+
+using c10::IValue;
+using torch::jit::Stack;
+
+struct ArgumentSummary {
+  Recorder* recorder = nullptr;
+  bool fake = false, real = false, meta = false;
+  std::optional<c10::Device> device;
+  bool device_from_cpu_scalar = false;
+  std::optional<c10::Device> asked_device;
+};
+
+ArgumentSummary summarize(const OpPlan& plan, c10::ArrayRef<IValue> args) {
+  ArgumentSummary sum;
+  for (const IValue& arg : args) {
+    each_tensor(arg, [&](const at::Tensor& tensor) {
+      FakeTensorImpl* fake = as_fake(tensor);
+      if (!fake) {
+        (tensor.is_meta() ? sum.meta : sum.real) = true;
+        return;
+      }
+      sum.fake = true;
+      sum.recorder = &fake->recorder();
+      // A CPU scalar goes along with tensors of any device.
+      const c10::Device device = fake->device();
+      if (!sum.device || (sum.device_from_cpu_scalar && !device.is_cpu())) {
+        sum.device = device;
+        sum.device_from_cpu_scalar = fake->dim() == 0 && device.is_cpu();
+      }
+    });
+    if (arg.isDevice()) sum.asked_device = arg.toDevice();
+  }
+  return sum;
+}
+
+// True where the call has nothing to do with the trace: torch's own reference computations on meta tensors, a factory
+// that fills its result through a pointer (`torch.tensor(data)` hides Python while it does), operators on real tensors only.
+bool concerns_no_fake(const OpPlan& plan, const ArgumentSummary& sum) {
+  if (sum.asked_device && sum.asked_device->is_meta()) return true;
+  if (sum.meta || sum.real) return true;
+  if (plan.device_argument < 0) return true;
+  return c10::impl::tls_local_dispatch_key_set().excluded_.has(c10::DispatchKey::Python);
+}
+
+void run_outside(const OpPlan& plan, Stack* stack) {
+  c10::impl::ExcludeDispatchKeyGuard guard(kFakeKey);
+  plan.op.callBoxed(stack);
+}
+
+// Constants made inside the function may be read: `torch.tensor(3).item()`.
+bool read_constant(const OpPlan& plan, Stack* stack, size_t base) {
+  for (size_t i = base; i < stack->size(); ++i) {
+    bool known = true;
+    each_tensor((*stack)[i], [&](const at::Tensor& tensor) {
+      FakeTensorImpl* fake = as_fake(tensor);
+      known = known && fake && fake->constant().defined();
+    });
+    if (!known) return false;
+  }
+  OutsideTrace outside;
+  for (size_t i = base; i < stack->size(); ++i) {
+    map_tensors((*stack)[i], [](const at::Tensor& tensor) { return as_fake(tensor)->constant(); });
+  }
+  plan.op.callBoxed(stack);
+  return true;
+}
+
+// Wraps one result: an argument that came back is the argument's own fake, anything else a new value of the node.
+class ResultWrapper {
+ public:
+  ResultWrapper(Recorder& recorder, Node* node, c10::Device device, const std::vector<std::pair<at::Tensor, at::Tensor>>& metas)
+      : recorder_(recorder), node_(node), device_(device), metas_(metas) {}
+
+  void wrap(IValue& result) {
+    if (result.isTensorList() || result.isOptionalTensorList()) {
+      const size_t before = node_->outputs.size();
+      map_tensors(result, [&](const at::Tensor& meta) { return wrap(meta); });
+      node_->returns.push_back({static_cast<int32_t>(node_->outputs.size() - before)});
+      return;
+    }
+    if (result.isTensor() && result.toTensor().defined()) {
+      result = wrap(result.toTensor());
+    } else {
+      node_->add_output(result.isInt()      ? Type::scalar(ValueKind::Int)
+                        : result.isDouble() ? Type::scalar(ValueKind::Float)
+                        : result.isBool()   ? Type::scalar(ValueKind::Bool)
+                                            : Type::none());
+    }
+    node_->returns.push_back({});
+  }
+
+ private:
+  at::Tensor wrap(const at::Tensor& meta) {
+    at::Tensor fake;
+    for (const auto& [argument_meta, argument] : metas_) {
+      if (argument_meta.is_same(meta)) fake = argument;
+    }
+    if (!fake.defined()) fake = make_fake(meta, device_, recorder_.shared_from_this(), nullptr);
+    Value* value = recorder_.add_value(node_, fake);
+    if (FakeTensorImpl* impl = as_fake(fake)) impl->set_value(value);
+    return fake;
+  }
+
+  Recorder& recorder_;
+  Node* node_;
+  c10::Device device_;
+  const std::vector<std::pair<at::Tensor, at::Tensor>>& metas_;
+};
+
+// A draw from a generator state seen before has the value of the first draw (activation checkpointing).
+void repeat_draw(Recorder& recorder, Node* drawn, std::vector<IValue>& results, c10::Device device) {
+  size_t next = 0;
+  for (IValue& result : results) {
+    map_tensors(result, [&](const at::Tensor& meta) {
+      return make_fake(meta, device, recorder.shared_from_this(), drawn->outputs.at(next++).get());
+    });
+  }
+}
+
+void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  const OpPlan& plan = plan_of(op);
+  const size_t base = stack->size() - plan.argument_count;
+  c10::ArrayRef<IValue> args(stack->data() + base, plan.argument_count);
+  const ArgumentSummary sum = summarize(plan, args);
+
+  Recorder* recorder = sum.recorder ? sum.recorder : Recorder::current();
+  if (sum.fake) {
+    FS_REQUIRE(recorder->active(), EscapedTensorError,
+               "this tensor belongs to the trace of `{}`, which has ended: it has no data\n"
+               "  `{}` was called on it\n"
+               "  try: return it from the traced function instead of storing it away",
+               recorder->graph.name, op.schema().name());
+  } else if (!recorder || !recorder->active() || concerns_no_fake(plan, sum)) {
+    return run_outside(plan, stack);
+  }
+  if (plan.composite_implicit) return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+  if (plan.data_dependent) {
+    if (read_constant(plan, stack, base)) return;
+    recorder->fail_data_dependent(op.schema().name());
+  }
+
+  const c10::Device device = sum.asked_device.value_or(sum.device.value_or(c10::Device(c10::kCPU)));
+  // Arguments on the meta device, and the fake each one stands for.
+  std::vector<std::pair<at::Tensor, at::Tensor>> metas;
+  std::vector<IValue> on_meta(args.begin(), args.end());
+  std::vector<IValue> results;
+  Node* drawn = nullptr;
+  at::Generator generator;
+  {
+    OutsideTrace outside;
+    for (IValue& arg : on_meta) {
+      map_tensors(arg, [&](const at::Tensor& tensor) -> at::Tensor {
+        FakeTensorImpl* fake = as_fake(tensor);
+        if (!fake && (tensor.is_meta() || tensor.unsafeGetTensorImpl()->is_wrapped_number())) return tensor;
+        at::Tensor meta = fake ? fake->meta() : meta_like(tensor);
+        metas.emplace_back(meta, tensor);
+        return meta;
+      });
+    }
+    const bool moves_device = plan.device_argument >= 0 && (sum.asked_device || !sum.fake);
+    if (moves_device) on_meta[plan.device_argument] = c10::Device(c10::kMeta);
+    results = infer_shapes(plan, on_meta, args, device);
+    if (plan.is_random) {
+      generator = generator_for(args, device);
+      drawn = recorder->random_states.repeated_draw(generator, op);
+    }
+  }
+  if (drawn) {
+    repeat_draw(*recorder, drawn, results, device);
+    recorder->random_states.advance(generator, op, nullptr);
+  } else {
+    Node* node = recorder->add_node(plan, args);
+    for (uint8_t i : plan.written_arguments) {
+      each_tensor(args[i], [](const at::Tensor& tensor) {
+        if (FakeTensorImpl* fake = as_fake(tensor)) fake->refresh();
+      });
+    }
+    ResultWrapper wrapper(*recorder, node, device, metas);
+    for (IValue& result : results) wrapper.wrap(result);
+    if (plan.is_random) recorder->random_states.advance(generator, op, node);
+  }
+  stack->resize(base);
+  for (IValue& result : results) stack->push_back(std::move(result));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, Fake, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&fake_kernel>());
+}
+
+}  // namespace firesteel

@@ -1,0 +1,34 @@
+// What tracing needs to know of an operator, worked out once.
+#pragma once
+
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/SmallVector.h>
+
+#include "aot/shape_rules.h"
+
+namespace firesteel {
+
+struct OpPlan {
+  explicit OpPlan(const c10::OperatorHandle& op);
+
+  c10::OperatorHandle op;
+  size_t argument_count = 0, return_count = 0;
+  ShapeRule rule = nullptr;
+  // torch's own C++ shape kernel, also where a Python one has been registered over it.
+  std::optional<c10::KernelFunction> cpp_meta;
+  // A kernel for all devices that can run on meta tensors (only where the CPU has no kernel of its own).
+  bool composite_explicit = false;
+  bool composite_implicit = false;   // decomposes into other operators
+  bool has_any_meta = false;         // C++ or Python
+  bool data_dependent = false;       // reads data, or the shape of its result depends on data
+  bool is_lift = false;              // lift_fresh and relatives: a constant enters
+  bool is_random = false;
+  bool is_mutable = false;
+  int device_argument = -1;
+  c10::SmallVector<uint8_t, 4> written_arguments;
+};
+
+const OpPlan& plan_of(const c10::OperatorHandle& op);
+
+}  // namespace firesteel

@@ -1,0 +1,257 @@
+// Recording: nodes, values, and stand-ins for the real tensors a traced function touches.
+#include "aot/recorder.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/SequenceNumber.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/as_strided.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "aot/autograd_nodes.h"
+#include "aot/dispatch_keys.h"
+#include "aot/fake_tensor.h"
+#include "base/error.h"
+
+namespace firesteel {
+namespace {
+
+thread_local Recorder* t_current = nullptr;
+std::atomic<SourceProvider> g_source_provider{nullptr};
+
+// Hands gradients on unchanged. An input that is no leaf outside must not be one inside either: writing to a leaf that
+// requires grad is an error, writing to another tensor is not.
+struct PassGradient : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override { return std::move(gradients); }
+  std::string name() const override { return "FiresteelInput"; }
+};
+
+bool spans(const at::Tensor& outer, const at::Tensor& inner) {
+  auto last = [](const at::Tensor& t) {
+    int64_t end = t.storage_offset();
+    for (int64_t d = 0; d < t.dim(); ++d) end += (t.size(d) - 1) * t.stride(d);
+    return end;
+  };
+  return outer.numel() > 0 && inner.numel() > 0 && outer.scalar_type() == inner.scalar_type() && outer.is_contiguous() &&
+         outer.storage_offset() <= inner.storage_offset() && last(inner) <= last(outer);
+}
+
+}  // namespace
+
+void set_source_provider(SourceProvider provider) { g_source_provider.store(provider, std::memory_order_relaxed); }
+
+Recorder* Recorder::current() { return t_current; }
+
+SourceRef Recorder::source_here() {
+  // In the backward the line is that of the forward operator whose gradient is taken.
+  if (phase == Phase::Backward) {
+    if (auto node = torch::autograd::get_current_node()) {
+      auto found = source_of_sequence_.find(node->sequence_nr());
+      if (found != source_of_sequence_.end()) return found->second;
+    }
+  }
+  SourceProvider provider = g_source_provider.load(std::memory_order_relaxed);
+  if (!provider) return nullptr;
+  SourceRef source = provider();
+  if (phase == Phase::Forward && source) {
+    // Autograd numbers its node just before the operator runs below it.
+    const uint64_t next = at::sequence_number::peek();
+    if (next > 0) source_of_sequence_[next - 1] = source;
+  }
+  return source;
+}
+
+at::Tensor Recorder::make_stand_in(const at::Tensor& real, InputRole role) {
+  FS_REQUIRE(real.layout() == at::kStrided, TraceError, "a {} tensor cannot be traced: only strided tensors can",
+             c10::str(real.layout()));
+  StandIn entry;
+  entry.real = real;
+  {
+    OutsideTrace outside;
+    entry.value = graph.add_input(type_of(real), role);
+    entry.value->type.requires_grad = real.requires_grad();
+    if (role == InputRole::Captured) graph.inputs.back().captured = real;
+    at::Tensor fake = make_fake(meta_like(real), real.device(), shared_from_this(), entry.value);
+    entry.functional = at::functionalization::impl::to_functional_tensor(fake);
+  }
+  if (real.requires_grad()) {
+    if (real.is_leaf() || !grad) {
+      entry.functional.set_requires_grad(true);
+      entry.leaf = entry.functional;
+    } else {
+      c10::impl::ExcludeDispatchKeyGuard outside(kAboveMeta);
+      at::Tensor fake = make_fake(meta_like(real), real.device(), shared_from_this(), entry.value);
+      entry.leaf = at::functionalization::impl::to_functional_tensor(fake);
+      entry.leaf.set_requires_grad(true);
+      auto pass = make_autograd_node<PassGradient>();
+      pass->set_next_edges({torch::autograd::impl::gradient_edge(entry.leaf)});
+      torch::autograd::set_history(entry.functional, pass);
+    }
+  }
+  const size_t index = stand_ins_.size();
+  by_real_[real.unsafeGetTensorImpl()] = index;
+  by_functional_[entry.functional.unsafeGetTensorImpl()] = index;
+  stand_ins_.push_back(entry);
+  return entry.functional;
+}
+
+at::Tensor Recorder::stand_in(const at::Tensor& real, InputRole role) {
+  auto found = by_real_.find(real.unsafeGetTensorImpl());
+  if (found != by_real_.end()) return stand_ins_[found->second].functional;
+  for (const at::Tensor& born : born_) {
+    if (born.is_alias_of(real)) return fresh_constant(real);
+  }
+  const c10::StorageImpl* storage = real.unsafeGetTensorImpl()->has_storage() ? real.storage().unsafeGetStorageImpl() : nullptr;
+  auto same_storage = storage && storage->nbytes() > 0 ? by_storage_.find(storage) : by_storage_.end();
+  if (same_storage != by_storage_.end()) {
+    // Memory shared with a tensor seen before: a view of its stand-in, so that a write to one is seen through the other.
+    // Where gradients are taken both stay inputs of their own; a write is then refused at the end of the trace.
+    const StandIn base = stand_ins_[same_storage->second];
+    if (!real.requires_grad() && !base.real.requires_grad() && spans(base.real, real)) return add_view(real, base, role);
+  }
+  at::Tensor result = make_stand_in(real, role);
+  if (storage) by_storage_.emplace(storage, stand_ins_.size() - 1);
+  return result;
+}
+
+at::Tensor Recorder::add_view(const at::Tensor& real, const StandIn& base, InputRole role) {
+  StandIn entry{real, {}, nullptr, {}, true};
+  // An argument keeps its place among the inputs, though nothing reads it.
+  if (role == InputRole::Argument) entry.value = graph.add_input(type_of(real), role);
+  entry.functional = at::as_strided(base.functional, real.sizes(), real.strides(), real.storage_offset());
+  by_real_[real.unsafeGetTensorImpl()] = stand_ins_.size();
+  by_functional_[entry.functional.unsafeGetTensorImpl()] = stand_ins_.size();
+  stand_ins_.push_back(entry);
+  return entry.functional;
+}
+
+std::string Recorder::forbidden_write(const StandIn& written) const {
+  for (const StandIn& other : stand_ins_) {
+    if (other.is_view || other.real.is_same(written.real) || !other.real.has_storage() || !written.real.has_storage()) continue;
+    if (!other.real.is_alias_of(written.real) || at::get_overlap_status(other.real, written.real) == at::MemOverlapStatus::No) {
+      continue;
+    }
+    return fmt::format("a tensor of type {} is changed in place, and another one of type {} shares its memory{}",
+                       type_of(written.real).str(), type_of(other.real).str(),
+                       written.real.requires_grad() || other.real.requires_grad() ? " while gradients are taken" : "");
+  }
+  return {};
+}
+
+at::Tensor Recorder::fresh_constant(const at::Tensor& real) {
+  OutsideTrace outside;
+  Value* value = captured_value(real);
+  fresh_constants_[value] = real;
+  at::Tensor fake = make_fake(meta_like(real), real.device(), shared_from_this(), value);
+  as_fake(fake)->set_constant(real);
+  return at::functionalization::impl::to_functional_tensor(fake);
+}
+
+Value* Recorder::captured_value(const at::Tensor& real) {
+  Value* value = graph.add_input(type_of(real), InputRole::Captured);
+  graph.inputs.back().captured = real;
+  return value;
+}
+
+at::Tensor Recorder::real_of(const at::Tensor& stand_in) const {
+  if (!stand_in.defined()) return {};
+  auto found = by_functional_.find(stand_in.unsafeGetTensorImpl());
+  return found == by_functional_.end() ? at::Tensor() : stand_ins_[found->second].real;
+}
+
+Arg Recorder::arg_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  if (FakeTensorImpl* fake = as_fake(tensor)) {
+    FS_CHECK(&fake->recorder() == this, "a tensor of another trace reached this one");
+    return Arg(fake->value());
+  }
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    OutsideTrace outside;
+    return Arg::of_const(tensor.item());
+  }
+  FS_CHECK(!tensor.is_meta(), "a meta tensor without a value reached the graph");
+  return Arg(captured_value(tensor));
+}
+
+Arg Recorder::arg_of(const c10::IValue& value) {
+  if (value.isTensor()) return arg_of(value.toTensor());
+  if (value.isTensorList()) {
+    std::vector<Arg> items;
+    for (const at::Tensor& tensor : value.toTensorVector()) items.push_back(arg_of(tensor));
+    return Arg::list(std::move(items));
+  }
+  if (value.isOptionalTensorList()) {
+    std::vector<Arg> items;
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+      items.push_back(tensor ? arg_of(*tensor) : Arg());
+    }
+    return Arg::list(std::move(items));
+  }
+  return Arg::of_const(value);
+}
+
+Node* Recorder::add_node(const OpPlan& plan, c10::ArrayRef<c10::IValue> args) {
+  std::vector<Arg> converted;
+  converted.reserve(args.size());
+  for (const c10::IValue& arg : args) converted.push_back(arg_of(arg));
+  Node* node = graph.add_aten(plan.op, std::move(converted));
+  node->phase = phase;
+  node->source = source_here();
+  return node;
+}
+
+Value* Recorder::add_value(Node* node, const at::Tensor& tensor) { return node->add_output(type_of(tensor)); }
+
+void Recorder::close() {
+  active_ = false;
+  stand_ins_.clear();
+  by_real_.clear();
+  by_functional_.clear();
+  by_storage_.clear();
+  born_.clear();
+  source_of_sequence_.clear();
+}
+
+void Recorder::fail_data_dependent(const std::string& op) {
+  std::string where;
+  if (SourceRef source = source_here()) where = "\n  at " + source->str();
+  data_dependent_failure_ = fmt::format(
+      "the traced function reads a tensor's data, or makes a tensor whose size depends on data ({}){}\n"
+      "  a graph holds for all values of its inputs, so it cannot depend on one\n"
+      "  try: torch.where instead of a Python branch, a mask instead of an index, or keep this part out of the traced function",
+      op, where);
+  detail::raise<DataDependentError>(data_dependent_failure_);
+}
+
+void Recorder::rethrow_failure() const {
+  if (!data_dependent_failure_.empty()) detail::raise<DataDependentError>(data_dependent_failure_);
+}
+
+RecorderScope::RecorderScope(std::shared_ptr<Recorder> recorder)
+    : recorder_(std::move(recorder)),
+      outer_(t_current),
+      reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()),
+      autocast_cache_(at::autocast::is_autocast_cache_enabled()),
+      keys_(c10::impl::tls_local_dispatch_key_set().included_ |
+                c10::DispatchKeySet({kEntryKey, c10::DispatchKey::Functionalize, kFakeKey}),
+            c10::impl::tls_local_dispatch_key_set().excluded_ -
+                c10::DispatchKeySet({kEntryKey, c10::DispatchKey::Functionalize, kFakeKey})) {
+  t_current = recorder_.get();
+  at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
+  // Autocast's cache would keep fakes alive past the trace; merging common subexpressions does its work here.
+  at::autocast::set_autocast_cache_enabled(false);
+}
+
+RecorderScope::~RecorderScope() {
+  t_current = outer_;
+  at::functionalization::impl::setFunctionalizationReapplyViewsTLS(reapply_views_);
+  at::autocast::set_autocast_cache_enabled(autocast_cache_);
+}
+
+bool is_tracing() { return t_current != nullptr; }
+
+bool is_traced_tensor(const at::Tensor& tensor) { return as_fake_inside(tensor) != nullptr; }
+
+}  // namespace firesteel

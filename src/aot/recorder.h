@@ -1,0 +1,95 @@
+// Collects one trace: the graph under construction, stand-ins for real tensors, and what went wrong.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "aot/op_plan.h"
+#include "aot/random_states.h"
+#include "aot/trace.h"
+#include "graph/graph.h"
+
+namespace firesteel {
+
+class Recorder : public std::enable_shared_from_this<Recorder> {
+ public:
+  struct StandIn {
+    at::Tensor real;         // kept alive: the map is keyed by its identity
+    at::Tensor functional;   // what the function sees
+    Value* value = nullptr;  // the graph input; null for a captured view of another stand-in
+    at::Tensor leaf;         // what gradients are taken for; undefined where none is needed
+    bool is_view = false;    // shares the memory of an earlier stand-in, which carries any write
+  };
+
+  explicit Recorder(std::string name) { graph.name = std::move(name); }
+
+  // The recorder of the trace that runs on this thread, or null.
+  static Recorder* current();
+
+  // A functional stand-in for a real tensor: made once a tensor, an input of the graph.
+  at::Tensor stand_in(const at::Tensor& real, InputRole role);
+  // A stand-in for a constant the function made itself; its data may be read, and an output of it must be a copy.
+  at::Tensor fresh_constant(const at::Tensor& real);
+  // The graph input for a real tensor met below functionalization, where no stand-in can be swapped in.
+  Value* captured_value(const at::Tensor& real);
+  // A tensor that a factory made for real while tracing: a constant of the function, not a tensor it captured.
+  void born_inside(const at::Tensor& real) { born_.push_back(real); }
+  // True where two tensors of the call, one of them written to, share memory in a way that cannot be traced.
+  std::string forbidden_write(const StandIn& written) const;
+  // The real tensor a stand-in was made for; undefined for others.
+  at::Tensor real_of(const at::Tensor& stand_in) const;
+  bool is_fresh_constant(const Value* value) const { return fresh_constants_.count(value) != 0; }
+
+  Node* add_node(const OpPlan& plan, c10::ArrayRef<c10::IValue> args);
+  Value* add_value(Node* node, const at::Tensor& tensor);
+
+  // Ends the trace's life: fakes that escaped say so from now on when touched.
+  void close();
+  bool active() const { return active_; }
+
+  // Remembers an error that the function may swallow: a trace that met one must not succeed.
+  [[noreturn]] void fail_data_dependent(const std::string& op);
+  void rethrow_failure() const;
+
+  const std::vector<StandIn>& stand_ins() const { return stand_ins_; }
+
+  Graph graph;
+  Phase phase = Phase::Forward;
+  RandomStates random_states;
+  bool grad = false;
+
+ private:
+  friend class RecorderScope;
+  at::Tensor make_stand_in(const at::Tensor& real, InputRole role);
+  at::Tensor add_view(const at::Tensor& real, const StandIn& base, InputRole role);
+  Arg arg_of(const c10::IValue& value);
+  Arg arg_of(const at::Tensor& tensor);
+  SourceRef source_here();
+
+  std::vector<StandIn> stand_ins_;
+  std::unordered_map<const c10::TensorImpl*, size_t> by_real_, by_functional_;
+  std::unordered_map<const c10::StorageImpl*, size_t> by_storage_;
+  std::unordered_map<const Value*, at::Tensor> fresh_constants_;
+  std::unordered_map<uint64_t, SourceRef> source_of_sequence_;
+  std::vector<at::Tensor> born_;
+  std::string data_dependent_failure_;
+  bool active_ = true;
+};
+
+// Makes a recorder current and turns the dispatcher towards it; restores everything at the end of the scope.
+class RecorderScope {
+ public:
+  explicit RecorderScope(std::shared_ptr<Recorder> recorder);
+  ~RecorderScope();
+  RecorderScope(const RecorderScope&) = delete;
+
+ private:
+  std::shared_ptr<Recorder> recorder_;
+  Recorder* outer_;
+  bool reapply_views_;
+  bool autocast_cache_;
+  c10::impl::ForceDispatchKeyGuard keys_;
+};
+
+}  // namespace firesteel

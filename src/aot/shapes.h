@@ -1,0 +1,13 @@
+// Finds an operator's result shapes: our rule, torch's C++ kernel, a Python kernel, or the real kernel on zeros.
+#pragma once
+
+#include "aot/op_plan.h"
+
+namespace firesteel {
+
+// `on_meta`: the arguments with meta tensors in place of fakes; `args`: as they were called, for the last resort.
+// Runs with all keys above Meta hidden (OutsideTrace).
+std::vector<c10::IValue> infer_shapes(const OpPlan& plan, const std::vector<c10::IValue>& on_meta,
+                                      c10::ArrayRef<c10::IValue> args, c10::Device device);
+
+}  // namespace firesteel

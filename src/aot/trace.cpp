@@ -1,0 +1,254 @@
+// The tracing driver: stand-ins for the inputs, the function, its writes and aliases, then its backward.
+#include "aot/trace.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/clone.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "aot/dispatch_keys.h"
+#include "aot/fake_tensor.h"
+#include "aot/recorder.h"
+#include "base/error.h"
+
+namespace firesteel {
+namespace {
+
+namespace functional = at::functionalization::impl;
+
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+bool can_have_gradient(const at::Tensor& tensor) {
+  return tensor.requires_grad() && (tensor.is_floating_point() || tensor.is_complex());
+}
+
+// One run of trace(): its steps in order, and what they pass on.
+class Tracing {
+ public:
+  Tracing(const std::vector<at::Tensor>& inputs, const TraceOptions& options)
+      : options_(options), recorder_(std::make_shared<Recorder>(options.name)) {
+    recorder_->grad = options.grad;
+    recorder_->random_states.start();
+    for (const at::Tensor& input : inputs) {
+      FS_REQUIRE(input.defined(), TraceError, "an undefined tensor cannot be traced");
+      FS_REQUIRE(!is_traced_tensor(input), TraceError, "a tensor that is being traced cannot be an input of another trace");
+    }
+  }
+  ~Tracing() {
+    recorder_->random_states.restore();
+    recorder_->close();
+  }
+
+  Trace run(const FlatFunction& function, const std::vector<at::Tensor>& inputs) {
+    result_.ambient = AmbientState::current();
+    {
+      RecorderScope scope(recorder_);
+      FunctionResult returned = function(enter(inputs));
+      recorder_->rethrow_failure();
+      leave(returned);
+      if (options_.grad) differentiate();
+      recorder_->rethrow_failure();
+    }
+    FS_REQUIRE(!recorder_->random_states.was_seeded(), TraceError,
+               "the traced function seeds or sets the random generator: a replay would not repeat that\n"
+               "  try: seed outside the traced function, or pass it a torch.Generator of your own");
+    result_.joint.graph = std::move(recorder_->graph);
+    recorder_->graph.name = options_.name;  // an escaped tensor's error still names the trace
+    return std::move(result_);
+  }
+
+ private:
+  std::vector<at::Tensor> enter(const std::vector<at::Tensor>& inputs) {
+    std::vector<at::Tensor> entered;
+    std::unordered_map<const c10::TensorImpl*, int32_t> first;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      auto [found, is_new] = first.emplace(inputs[i].unsafeGetTensorImpl(), static_cast<int32_t>(i));
+      result_.duplicate_of.push_back(is_new ? -1 : found->second);
+      // A repeated tensor keeps its place among the inputs, though only the first is read.
+      if (!is_new) recorder_->graph.add_input(type_of(inputs[i]), InputRole::Argument);
+      entered.push_back(recorder_->stand_in(inputs[i], InputRole::Argument));
+    }
+    recorder_->graph.input_tree = options_.input_tree;
+    return entered;
+  }
+
+  // Results, writes and bases become the forward outputs.
+  void leave(FunctionResult& returned) {
+    Graph& graph = recorder_->graph;
+    for (at::Tensor& tensor : returned.tensors) add_result(tensor);
+    result_.result_count = outputs_.size();
+    graph.output_tree = std::move(returned.tree);
+    // By index: reading a stand-in's value may add none, but an error path must not hold references.
+    for (size_t i = 0; i < recorder_->stand_ins().size(); ++i) add_write(i);
+    for (size_t i = 0; i < result_.result_count; ++i) relate_to_other_results(i);
+    for (const at::Tensor& output : outputs_) graph.outputs.emplace_back(output.defined() ? Arg(value_of(output)) : Arg());
+    graph.output_aliases.resize(outputs_.size());
+    result_.joint.forward_outputs = outputs_.size();
+  }
+
+  Value* value_of(const at::Tensor& tensor) {
+    functional::sync(tensor);
+    FakeTensorImpl* fake = as_fake_inside(tensor);
+    FS_CHECK(fake && &fake->recorder() == recorder_.get(), "a result of the traced function has no value in its graph");
+    return fake->value();
+  }
+
+  void add_result(at::Tensor& tensor) {
+    Graph& graph = recorder_->graph;
+    if (!tensor.defined()) {
+      outputs_.emplace_back();
+      graph.output_aliases.emplace_back();
+      result_.result_requires_grad.push_back(false);
+      return;
+    }
+    if (!is_traced_tensor(tensor)) tensor = recorder_->stand_in(tensor, InputRole::Captured);
+    // What the function made from a constant of its own must be a new tensor in every call.
+    if (recorder_->is_fresh_constant(value_of(tensor))) tensor = at::clone(tensor);
+    outputs_.push_back(tensor);
+    graph.output_aliases.push_back(alias_of_input(tensor));
+    result_.result_requires_grad.push_back(tensor.requires_grad());
+  }
+
+  OutputAlias alias_of_input(const at::Tensor& tensor) const {
+    for (const Recorder::StandIn& entry : recorder_->stand_ins()) {
+      if (!entry.value) continue;
+      const bool same = entry.functional.is_same(tensor);
+      if (!same && (entry.is_view || storage_of(entry.functional) != storage_of(tensor))) continue;
+      return {same ? OutputAlias::Kind::IsInput : OutputAlias::Kind::ViewOfInput, input_index(entry.value)};
+    }
+    return {};
+  }
+
+  int32_t input_index(const Value* value) const {
+    const auto& inputs = recorder_->graph.inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].value.get() == value) return static_cast<int32_t>(i);
+    }
+    FS_CHECK(false, "a stand-in has no input");
+    return -1;
+  }
+
+  void add_write(size_t index) {
+    const Recorder::StandIn entry = recorder_->stand_ins()[index];
+    auto* wrapper = functional::unsafeGetFunctionalWrapper(entry.functional);
+    FS_REQUIRE(!entry.functional.is_leaf() || entry.functional.requires_grad() == entry.real.requires_grad(), MutationError,
+               "the traced function changes requires_grad of one of its inputs\n  try: set it before the call");
+    FS_REQUIRE(!entry.functional.is_leaf() || !entry.functional.grad().defined(), MutationError,
+               "the traced function calls backward(), which would set .grad of a tensor outside\n"
+               "  try: torch.autograd.grad inside, or backward() on what the function returns");
+    if (entry.is_view || !entry.value) return;
+    Value* now = value_of(entry.functional);
+    if (now == entry.value) return;
+    FS_REQUIRE(!wrapper->was_storage_changed() && entry.functional.numel() == entry.real.numel(), MutationError,
+               "the traced function gives a tensor from outside other storage (set_, resize_ or .data = …)");
+    const bool data = wrapper->has_data_mutation();
+    const bool metadata = wrapper->has_metadata_mutation();
+    FS_REQUIRE(!(data && metadata), MutationError,
+               "the traced function changes both the data and the shape of a tensor from outside in place");
+    if (std::string reason = recorder_->forbidden_write(entry); !reason.empty()) {
+      FS_RAISE(MutationError, "{}\n  try: pass one of them only, or a copy", reason);
+    }
+    Mutation mutation;
+    mutation.input = entry.value;
+    mutation.updated = now;
+    mutation.metadata_only = metadata;
+    mutation.under_no_grad = wrapper->are_all_mutations_under_no_grad_or_inference_mode() || !entry.functional.requires_grad();
+    recorder_->graph.mutations.push_back(mutation);
+    outputs_.push_back(entry.functional);
+  }
+
+  // Results that share memory with each other: all but one are rebuilt as views when the graph is called.
+  void relate_to_other_results(size_t index) {
+    Graph& graph = recorder_->graph;
+    const at::Tensor& tensor = outputs_[index];
+    if (!tensor.defined() || graph.output_aliases[index].kind != OutputAlias::Kind::Fresh) return;
+    bool shared = false;
+    for (size_t other = 0; other < result_.result_count; ++other) {
+      if (other == index || !outputs_[other].defined()) continue;
+      if (outputs_[other].is_same(tensor) && other < index) {
+        graph.output_aliases[index] = {OutputAlias::Kind::ViewOfOutput, static_cast<int32_t>(other)};
+        return;
+      }
+      shared = shared || storage_of(outputs_[other]) == storage_of(tensor);
+    }
+    if (!shared || !tensor.requires_grad() || !tensor.is_view()) return;
+    const at::Tensor base(tensor._base());
+    size_t at = 0;
+    while (at < outputs_.size() && !(outputs_[at].defined() && outputs_[at].is_same(base))) ++at;
+    if (at == outputs_.size()) outputs_.push_back(base);
+    graph.output_aliases[index] = {OutputAlias::Kind::ViewOfOutput, static_cast<int32_t>(at)};
+  }
+
+  void differentiate() {
+    Graph& graph = recorder_->graph;
+    torch::autograd::variable_list roots, tangents, leaves;
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const at::Tensor& output = outputs_[i];
+      if (!output.defined() || graph.output_aliases[i].kind != OutputAlias::Kind::Fresh || !can_have_gradient(output)) continue;
+      roots.push_back(output);
+      tangents.push_back(tangent_for(output));
+      result_.tangent_outputs.push_back(static_cast<int32_t>(i));
+    }
+    std::vector<int32_t> inputs;
+    // By index: hooks that run in the backward may capture more tensors.
+    for (const Recorder::StandIn& entry : recorder_->stand_ins()) {
+      if (!entry.leaf.defined()) continue;
+      leaves.push_back(entry.leaf);
+      inputs.push_back(input_index(entry.value));
+    }
+    if (roots.empty() || leaves.empty()) return;
+    recorder_->phase = Phase::Backward;
+    torch::autograd::variable_list gradients;
+    auto backward = [&] {
+      gradients = torch::autograd::grad(roots, leaves, tangents, /*retain_graph=*/false, /*create_graph=*/false,
+                                        /*allow_unused=*/true);
+    };
+    options_.run_backward ? options_.run_backward(backward) : backward();
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      at::Tensor& gradient = gradients[i];
+      if (gradient.defined() && !is_traced_tensor(gradient)) gradient = recorder_->stand_in(gradient, InputRole::Captured);
+      graph.outputs.emplace_back(gradient.defined() ? Arg(value_of(gradient)) : Arg());
+      result_.gradient_inputs.push_back(inputs[i]);
+    }
+    graph.output_aliases.resize(graph.outputs.size());
+  }
+
+  at::Tensor tangent_for(const at::Tensor& output) {
+    OutsideTrace outside;
+    const at::Tensor& inner = functional::unsafeGetFunctionalWrapper(output)->value();
+    Value* value = recorder_->graph.add_input(type_of(inner), InputRole::Tangent);
+    at::Tensor meta = meta_preserving(as_fake(inner)->meta(), inner.scalar_type());
+    value->type = type_of(meta);
+    value->type.device = inner.device();
+    return functional::to_functional_tensor(make_fake(meta, inner.device(), recorder_, value));
+  }
+
+  const TraceOptions& options_;
+  std::shared_ptr<Recorder> recorder_;
+  Trace result_;
+  std::vector<at::Tensor> outputs_;
+};
+
+}  // namespace
+
+AmbientState AmbientState::current() {
+  AmbientState state;
+  state.grad_mode = c10::GradMode::is_enabled();
+  state.inference_mode = c10::InferenceMode::is_enabled();
+  state.autocast_cpu = at::autocast::is_autocast_enabled(at::kCPU);
+  state.autocast_cuda = at::autocast::is_autocast_enabled(at::kCUDA);
+  if (state.autocast_cpu) state.autocast_cpu_dtype = at::autocast::get_autocast_dtype(at::kCPU);
+  if (state.autocast_cuda) state.autocast_cuda_dtype = at::autocast::get_autocast_dtype(at::kCUDA);
+  return state;
+}
+
+Trace trace(const FlatFunction& function, const std::vector<at::Tensor>& inputs, const TraceOptions& options) {
+  Tracing tracing(inputs, options);
+  return tracing.run(function, inputs);
+}
+
+}  // namespace firesteel

@@ -1,0 +1,37 @@
+// Firesteel's errors as Python exceptions, and the borders they cross.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "base/error.h"
+#include "python/py_ref.h"
+
+namespace firesteel::python {
+
+// Makes `firesteel.Error` and one class a row of FIRESTEEL_ERRORS in `module`, and installs the thrower that raises them
+// through torch's frames.
+void install_errors(PyObject* module);
+
+// Sets the Python error for a C++ exception: our own types, torch's, and Python errors on their way. Rethrows all others.
+void set_python_error(const std::exception_ptr& error);
+
+// Throws the pending Python error as torch's own exception type, which torch's bindings and ours give back unchanged.
+[[noreturn]] void throw_python_error();
+
+// Throws the pending Python error where a call into Python gave nothing.
+inline PyRef checked(PyObject* object) {
+  if (!object) throw_python_error();
+  return PyRef::steal(object);
+}
+inline void check(bool ok) {
+  if (!ok) throw_python_error();
+}
+
+// Throws the Python twin of an error type with exactly this text, not adding the user's line.
+[[noreturn]] void raise_as_is(const char* type_name, const std::string& text);
+
+// Puts lines that show a place in the user's program under the first line of a message.
+std::string insert_place(const std::string& message, const std::string& place);
+
+}  // namespace firesteel::python

@@ -1,0 +1,87 @@
+// The extension module firesteel._C: what Python can call.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "aot/trace.h"
+#include "python/constants.h"
+#include "python/errors.h"
+#include "python/graph_objects.h"
+#include "python/pytree_nodes.h"
+#include "python/tensor_objects.h"
+#include "python/user_frames.h"
+
+namespace nb = nanobind;
+
+namespace firesteel::python {
+namespace {
+
+GraphObject make_graph(std::shared_ptr<const TracedFunction> traced) {
+  std::shared_ptr<const Graph> joint(traced, &traced->executable().joint());
+  return {std::make_shared<const NamedGraph>(std::move(joint)), std::move(traced)};
+}
+
+// The function comes first and `grad` is taken out, so that everything else can be the function's own.
+GraphObject trace_function(nb::args positional, nb::kwargs named) {
+  if (positional.size() == 0) throw nb::type_error("trace() needs the function to trace as its first argument");
+  PyRef function = PyRef::borrow(positional[0].ptr());
+  if (!PyCallable_Check(function.get())) {
+    const std::string message = fmt::format("trace() needs a callable first, not {}", spell(function.get()));
+    throw nb::type_error(message.c_str());
+  }
+  PyRef args = checked(PyTuple_GetSlice(positional.ptr(), 1, PyTuple_GET_SIZE(positional.ptr())));
+  PyRef kwargs = checked(PyDict_Copy(named.ptr()));
+  bool grad = false;
+  if (PyRef asked = PyRef::borrow(PyDict_GetItemString(kwargs.get(), "grad"))) {
+    if (!PyBool_Check(asked.get())) throw nb::type_error("trace(..., grad=…) must be True or False");
+    grad = asked.get() == Py_True;
+    check(PyDict_DelItemString(kwargs.get(), "grad") == 0);
+  }
+  return make_graph(share_across_threads(TracedFunction(function.get(), args.get(), kwargs.get(), grad)));
+}
+
+GraphObject parse_text(const std::string& text) {
+  auto graph = std::make_shared<const Graph>(parse_graph(text));
+  return {std::make_shared<const NamedGraph>(std::move(graph)), nullptr};
+}
+
+nb::dict counters() {
+  const TraceCounters now = trace_counters();
+  nb::dict result;
+  result["recorded"] = now.recorded;
+  result["rule"] = now.rule;
+  result["cpp_meta"] = now.cpp_meta;
+  result["python_meta"] = now.python_meta;
+  result["zero_run"] = now.zero_run;
+  return result;
+}
+
+// Looks up, while nothing else runs, the types that later calls compare with.
+void look_up_types() {
+  is_constant(Py_None);
+  kind_of(Py_None);
+}
+
+}  // namespace
+
+NB_MODULE(_C, module) {
+  module.doc() = "Firesteel's native part.";
+  install_errors(module.ptr());
+  nb::register_exception_translator([](const std::exception_ptr& error, void*) { set_python_error(error); });
+  look_up_types();
+  bind_graph_objects(module);
+  set_source_provider(&user_source);
+
+  module.def("trace", &trace_function,
+             nb::sig("def trace(fn: typing.Callable[..., typing.Any], /, *args: object, grad: bool = False, **kwargs: object) -> Graph"),
+             "Runs fn on traced stand-ins of its arguments and records it as a graph; with grad=True its backward too.");
+  module.def("parse_graph", &parse_text, nb::arg("text"), "Reads what str(graph) wrote.");
+  module.def("is_compiling", &is_tracing, "True while this thread traces a function.");
+  module.def("is_traced", [](nb::handle object) { return is_tensor(object.ptr()) && is_traced_tensor(unpack(object.ptr())); },
+             nb::arg("tensor").none(), "True for a tensor that stands for a value of a trace, running or ended.");
+  module.def("trace_counters", &counters, "How many operators were recorded, and how each found its shape.");
+  module.def("reset_trace_counters", &reset_trace_counters);
+  module.def("_set_library_folders", &set_library_folders, nb::arg("folders"));
+}
+
+}  // namespace firesteel::python

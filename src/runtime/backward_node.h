@@ -1,0 +1,37 @@
+// The autograd node of a compiled region: one for its whole forward, running its backward graph.
+#pragma once
+
+#include <mutex>
+
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include "aot/autograd_nodes.h"
+#include "runtime/program.h"
+
+namespace firesteel {
+
+// What every call of one region shares.
+struct BackwardPlan {
+  std::string name;
+  Program program;
+  std::vector<Type> tangents;  // as traced: gradients of another layout are copied into this one
+};
+
+class BackwardNode final : public torch::autograd::Node {
+ public:
+  explicit BackwardNode(std::shared_ptr<const BackwardPlan> plan) : plan_(std::move(plan)) {}
+
+  // `is_output`: the tensor is a result of this node; saving it plainly would make a cycle.
+  void save(const at::Tensor& tensor, bool is_output) { saved_.emplace_back(tensor, is_output); }
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+  void release_variables() override;
+  std::string name() const override { return plan_->name; }
+
+ private:
+  std::shared_ptr<const BackwardPlan> plan_;
+  std::vector<torch::autograd::SavedVariable> saved_;
+  bool released_ = false;
+};
+
+}  // namespace firesteel

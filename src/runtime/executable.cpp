@@ -1,0 +1,204 @@
+// Calls a traced graph as eager would call the function: autograd, writes to inputs and views included.
+#include "runtime/executable.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/clone.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "base/error.h"
+#include "runtime/backward_node.h"
+#include "runtime/program.h"
+#include "runtime/signature.h"
+#include "runtime/view_replay.h"
+
+namespace firesteel {
+namespace {
+
+// Recorded operators lie below autograd and autocast: their work is in the graph already.
+struct BelowAutograd {
+  at::AutoDispatchBelowADInplaceOrView autograd;
+  c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
+};
+
+std::vector<const Value*> base_values(const Graph& graph, const OutputAlias& alias) {
+  if (alias.kind == OutputAlias::Kind::ViewOfOutput) return {graph.outputs.at(alias.of).value};
+  std::vector<const Value*> bases{graph.inputs.at(alias.of).value.get()};
+  for (const Mutation& mutation : graph.mutations) {
+    if (mutation.input == bases[0]) bases.push_back(mutation.updated);
+  }
+  return bases;
+}
+
+// The forward part of a joint graph alone.
+Graph forward_only(const Joint& joint) {
+  Graph graph = joint.graph.clone();
+  graph.outputs.resize(joint.forward_outputs);
+  graph.output_aliases.resize(std::min(graph.output_aliases.size(), joint.forward_outputs));
+  return graph;
+}
+
+}  // namespace
+
+struct Executable::State {
+  Trace trace;
+  Partitioned parts;  // forward alone where there is no backward
+  bool has_backward = false;
+  Signature signature;
+  Program forward;
+  std::shared_ptr<BackwardPlan> backward;
+  std::vector<at::Tensor> captured;              // by position among the inputs after the arguments
+  std::vector<int32_t> input_of_forward;         // forward graph input → argument index, or ~captured index
+  std::vector<std::optional<ViewReplay>> views;  // one a result
+
+  State(Trace traced, Partitioned partitioned, bool with_backward, bool with_gradients)
+      : trace(std::move(traced)),
+        parts(std::move(partitioned)),
+        has_backward(with_backward),
+        signature(trace, with_gradients),
+        forward(parts.forward) {
+    int32_t argument = 0;
+    for (const Input& input : parts.forward.inputs) {
+      if (input.role == InputRole::Argument) {
+        input_of_forward.push_back(argument++);
+      } else {
+        input_of_forward.push_back(~static_cast<int32_t>(captured.size()));
+        captured.push_back(input.captured);
+      }
+    }
+    const Graph& graph = trace.joint.graph;
+    for (size_t i = 0; i < trace.result_count; ++i) {
+      const OutputAlias& alias = graph.output_aliases.at(i);
+      const bool is_view = alias.kind == OutputAlias::Kind::ViewOfInput || alias.kind == OutputAlias::Kind::ViewOfOutput;
+      views.emplace_back();
+      if (is_view) views.back().emplace(graph.outputs[i].value, base_values(graph, alias));
+    }
+    if (!has_backward) return;
+    std::vector<Type> tangents;
+    for (const Input& input : parts.backward.inputs) {
+      if (input.role == InputRole::Tangent) tangents.push_back(input.value->type);
+    }
+    backward = std::make_shared<BackwardPlan>(BackwardPlan{graph.name + "_backward", Program(parts.backward), std::move(tangents)});
+  }
+
+  std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& arguments) const {
+    std::vector<at::Tensor> inputs;
+    inputs.reserve(input_of_forward.size() + 8);
+    for (int32_t index : input_of_forward) inputs.push_back(index >= 0 ? arguments[index] : captured[~index]);
+    return inputs;
+  }
+
+  bool needs_gradients(const std::vector<at::Tensor>& inputs) const {
+    if (!has_backward || !c10::GradMode::is_enabled()) return false;
+    for (int32_t index : trace.gradient_inputs) {
+      if (inputs[index].requires_grad()) return true;
+    }
+    return false;
+  }
+
+  void attach_backward(std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
+  void apply_writes(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
+  std::vector<at::Tensor> finish(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs) const;
+};
+
+void Executable::State::attach_backward(std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const {
+  auto node = make_autograd_node<BackwardNode>(backward);
+  torch::autograd::edge_list edges;
+  for (int32_t index : trace.gradient_inputs) {
+    edges.push_back(inputs[index].requires_grad() ? torch::autograd::impl::gradient_edge(inputs[index]) : torch::autograd::Edge());
+  }
+  node->set_next_edges(std::move(edges));
+  for (int32_t index : trace.tangent_outputs) torch::autograd::set_history(outputs[index], node);
+  for (size_t i = 0; i < parts.saved_input.size(); ++i) {
+    const at::Tensor& saved = outputs[parts.forward_outputs + i];
+    bool is_output = false;
+    for (int32_t index : trace.tangent_outputs) is_output = is_output || outputs[index].is_same(saved);
+    node->save(saved, is_output);
+  }
+}
+
+void Executable::State::apply_writes(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const {
+  for (size_t i = 0; i < trace.joint.graph.mutations.size(); ++i) {
+    const Mutation& mutation = trace.joint.graph.mutations[i];
+    const at::Tensor& updated = outputs[trace.result_count + i];
+    at::Tensor input;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (trace.joint.graph.inputs[k].value.get() == mutation.input) input = inputs[k];
+    }
+    at::AutoGradMode mode(c10::GradMode::is_enabled() && !mutation.under_no_grad);
+    if (mutation.metadata_only) {
+      input.as_strided_(updated.sizes(), updated.strides(), updated.storage_offset());
+    } else {
+      input.copy_(updated);
+    }
+  }
+}
+
+std::vector<at::Tensor> Executable::State::finish(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs) const {
+  const Graph& graph = trace.joint.graph;
+  std::vector<at::Tensor> results(trace.result_count);
+  for (size_t i = 0; i < trace.result_count; ++i) {
+    const OutputAlias& alias = graph.output_aliases.at(i);
+    at::AutoGradMode mode(c10::GradMode::is_enabled() && trace.result_requires_grad[i]);
+    switch (alias.kind) {
+      case OutputAlias::Kind::Fresh:
+        results[i] = outputs[i];
+        break;
+      case OutputAlias::Kind::IsInput:
+        results[i] = inputs[alias.of];
+        break;
+      case OutputAlias::Kind::ViewOfInput:
+        results[i] = views[i]->replay(inputs[alias.of], outputs[i]);
+        break;
+      case OutputAlias::Kind::ViewOfOutput:
+        results[i] = views[i]->replay(outputs[alias.of], outputs[i]);
+        break;
+    }
+  }
+  return results;
+}
+
+Executable::Executable(Trace trace, const PartitionOptions& options) {
+  const bool has_backward = !trace.gradient_inputs.empty();
+  Partitioned parts;
+  if (has_backward) {
+    parts = partition(trace.joint, options);
+  } else {
+    parts.forward = forward_only(trace.joint);
+    parts.forward_outputs = trace.joint.forward_outputs;
+  }
+  state_ = std::make_unique<State>(std::move(trace), std::move(parts), has_backward, has_backward);
+}
+Executable::~Executable() = default;
+Executable::Executable(Executable&&) noexcept = default;
+
+std::vector<at::Tensor> Executable::operator()(const std::vector<at::Tensor>& arguments) const {
+  if (!state_->signature.matches(arguments)) {
+    FS_RAISE(InputMismatchError, "{}\n  try: trace again for these inputs", state_->signature.mismatch(arguments));
+  }
+  const std::vector<at::Tensor> inputs = state_->forward_inputs(arguments);
+  std::vector<at::Tensor> outputs;
+  if (is_tracing()) {
+    // Inside another trace: the operators are recorded there, one by one, and differentiated there.
+    outputs = state_->forward.run(inputs);
+  } else {
+    {
+      BelowAutograd below;
+      outputs = state_->forward.run(inputs);
+    }
+    if (state_->needs_gradients(inputs)) state_->attach_backward(outputs, inputs);
+  }
+  state_->apply_writes(outputs, inputs);
+  return state_->finish(std::move(outputs), inputs);
+}
+
+std::string Executable::mismatch(const std::vector<at::Tensor>& inputs) const { return state_->signature.mismatch(inputs); }
+const Graph& Executable::joint() const { return state_->trace.joint.graph; }
+const Graph& Executable::forward() const { return state_->parts.forward; }
+const Graph* Executable::backward() const { return state_->has_backward ? &state_->parts.backward : nullptr; }
+const Tree& Executable::input_tree() const { return state_->trace.joint.graph.input_tree; }
+const Tree& Executable::output_tree() const { return state_->trace.joint.graph.output_tree; }
+
+}  // namespace firesteel

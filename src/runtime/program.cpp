@@ -1,0 +1,179 @@
+// Lays out a graph's operators for boxed calls, and runs them.
+#include "runtime/program.h"
+
+#include <ATen/ScalarOps.h>
+
+#include "base/error.h"
+
+namespace firesteel {
+namespace {
+
+// A Python number where the schema wants a tensor: torch passes it as a 0-dim tensor that does not take part in type promotion.
+c10::IValue wrapped_number(const c10::IValue& number) {
+  at::Tensor tensor = c10::scalar_to_tensor(number.toScalar());
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
+bool wants_tensor(const c10::Argument& schema) {
+  c10::TypePtr type = schema.type();
+  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  return type->kind() == c10::TypeKind::TensorType;
+}
+
+bool wants_optional_tensors(const c10::Argument& schema) {
+  auto list = schema.type()->cast<c10::ListType>();
+  return list && list->getElementType()->kind() == c10::TypeKind::OptionalType;
+}
+
+}  // namespace
+
+Program::Argument Program::lay_out(const Arg& arg, const c10::Argument& schema) const {
+  Argument argument;
+  switch (arg.kind) {
+    case Arg::Kind::None:
+      if (wants_tensor(schema) && schema.type()->kind() == c10::TypeKind::TensorType) argument.constant = at::Tensor();
+      break;
+    case Arg::Kind::Const:
+      argument.constant = wants_tensor(schema) ? wrapped_number(arg.constant) : arg.constant;
+      break;
+    case Arg::Kind::Value:
+      argument.kind = Argument::Kind::Slot;
+      argument.slot = slot_of_.at(arg.value);
+      break;
+    default:
+      argument.kind = wants_optional_tensors(schema) ? Argument::Kind::OptionalList : Argument::Kind::List;
+      for (const Arg& item : arg.items) {
+        argument.slots.push_back(item.kind == Arg::Kind::Value ? slot_of_.at(item.value) : kNoSlot);
+      }
+  }
+  return argument;
+}
+
+Program::Program(const Graph& graph) {
+  auto slot_for = [&](const Value* value) {
+    return slot_of_.emplace(value, static_cast<int32_t>(slot_of_.size())).first->second;
+  };
+  for (const Input& input : graph.inputs) slot_for(input.value.get());
+  input_count_ = graph.inputs.size();
+  instructions_.reserve(graph.nodes.size());
+  for (const auto& node : graph.nodes) {
+    FS_CHECK(node->op.is_aten(), "only ATen operators can be run here, not `{}`", node->op.str());
+    Instruction instruction{*node->op.aten, {}, node->returns, {}, {}};
+    const auto& schema = node->op.aten->schema().arguments();
+    for (size_t i = 0; i < node->args.size(); ++i) instruction.arguments.push_back(lay_out(node->args[i], schema[i]));
+    for (const auto& output : node->outputs) {
+      instruction.results.push_back(output->type.is_tensor() ? slot_for(output.get()) : kNoSlot);
+    }
+    instructions_.push_back(std::move(instruction));
+  }
+  for (const Arg& output : graph.outputs) {
+    outputs_.push_back({output.kind == Arg::Kind::Value ? slot_of_.at(output.value) : kNoSlot, false});
+  }
+  slot_count_ = slot_of_.size();
+  slot_of_.clear();
+  mark_last_uses();
+}
+
+// Walks backwards: the first use met of a slot is its last.
+void Program::mark_last_uses() {
+  std::vector<bool> seen(slot_count_, false);
+  for (size_t i = outputs_.size(); i-- > 0;) {
+    if (outputs_[i].slot == kNoSlot) continue;
+    outputs_[i].last_use = !seen[outputs_[i].slot];
+    seen[outputs_[i].slot] = true;
+  }
+  for (size_t i = instructions_.size(); i-- > 0;) {
+    Instruction& instruction = instructions_[i];
+    for (int32_t& result : instruction.results) {
+      if (result != kNoSlot && !seen[result]) result = kNoSlot;
+    }
+    for (size_t a = instruction.arguments.size(); a-- > 0;) {
+      Argument& argument = instruction.arguments[a];
+      if (argument.kind == Argument::Kind::Slot) {
+        argument.last_use = !seen[argument.slot];
+        seen[argument.slot] = true;
+      }
+      for (int32_t slot : argument.slots) {
+        if (slot == kNoSlot || seen[slot]) continue;
+        instruction.frees.push_back(slot);
+        seen[slot] = true;
+      }
+    }
+  }
+}
+
+void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack) const {
+  for (const Argument& argument : instruction.arguments) {
+    switch (argument.kind) {
+      case Argument::Kind::Constant:
+        stack.push_back(argument.constant);
+        break;
+      case Argument::Kind::Slot:
+        if (argument.last_use) {
+          stack.emplace_back(std::move(slots[argument.slot]));
+        } else {
+          stack.emplace_back(slots[argument.slot]);
+        }
+        break;
+      case Argument::Kind::List: {
+        c10::List<at::Tensor> list;
+        list.reserve(argument.slots.size());
+        for (int32_t slot : argument.slots) list.push_back(slot == kNoSlot ? at::Tensor() : slots[slot]);
+        stack.emplace_back(std::move(list));
+        break;
+      }
+      case Argument::Kind::OptionalList: {
+        c10::List<std::optional<at::Tensor>> list;
+        list.reserve(argument.slots.size());
+        for (int32_t slot : argument.slots) {
+          list.push_back(slot == kNoSlot ? std::optional<at::Tensor>() : std::optional<at::Tensor>(slots[slot]));
+        }
+        stack.emplace_back(std::move(list));
+        break;
+      }
+    }
+  }
+  instruction.op.callBoxed(stack);
+  size_t result = 0;
+  for (size_t r = 0; r < instruction.returns.size(); ++r) {
+    c10::IValue& value = stack[r];
+    if (instruction.returns[r].list_count < 0) {
+      const int32_t slot = instruction.results[result++];
+      if (slot != kNoSlot) slots[slot] = std::move(value).toTensor();
+      continue;
+    }
+    std::vector<at::Tensor> list = value.toTensorVector();
+    FS_CHECK(static_cast<int32_t>(list.size()) == instruction.returns[r].list_count, "`{}` gave {} tensors instead of {}",
+             instruction.op.schema().name(), list.size(), instruction.returns[r].list_count);
+    for (at::Tensor& tensor : list) {
+      const int32_t slot = instruction.results[result++];
+      if (slot != kNoSlot) slots[slot] = std::move(tensor);
+    }
+  }
+  stack.clear();
+  for (int32_t slot : instruction.frees) slots[slot].reset();
+}
+
+std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs) const {
+  FS_CHECK(inputs.size() == input_count_, "the graph takes {} inputs and got {}", input_count_, inputs.size());
+  std::vector<at::Tensor> slots = std::move(inputs);
+  slots.resize(slot_count_);
+  torch::jit::Stack stack;
+  stack.reserve(32);
+  for (const Instruction& instruction : instructions_) execute(instruction, slots, stack);
+  std::vector<at::Tensor> results;
+  results.reserve(outputs_.size());
+  for (const Output& output : outputs_) {
+    if (output.slot == kNoSlot) {
+      results.emplace_back();
+    } else if (output.last_use) {
+      results.push_back(std::move(slots[output.slot]));
+    } else {
+      results.push_back(slots[output.slot]);
+    }
+  }
+  return results;
+}
+
+}  // namespace firesteel

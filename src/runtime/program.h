@@ -1,0 +1,53 @@
+// A graph made ready to run: operators with their arguments laid out, values in slots, each freed at its last use.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace firesteel {
+
+class Program {
+ public:
+  // Copies what it needs; the graph need not outlive it.
+  explicit Program(const Graph& graph);
+
+  // Inputs in the graph's order. Results in the order of the graph's outputs; undefined where an output is None.
+  // Runs in whatever autograd and autocast state the caller has set.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const;
+
+  size_t input_count() const { return input_count_; }
+
+ private:
+  static constexpr int32_t kNoSlot = -1;
+
+  // One argument: a constant, a slot (moved out of at its last use), or a list of slots.
+  struct Argument {
+    enum class Kind : uint8_t { Constant, Slot, List, OptionalList } kind = Kind::Constant;
+    bool last_use = false;
+    int32_t slot = kNoSlot;
+    std::vector<int32_t> slots;
+    c10::IValue constant;
+  };
+  struct Instruction {
+    c10::OperatorHandle op;
+    std::vector<Argument> arguments;
+    std::vector<Return> returns;
+    std::vector<int32_t> results;  // slot a result, kNoSlot where nobody reads it
+    std::vector<int32_t> frees;    // slots in lists whose last use this is
+  };
+  struct Output {
+    int32_t slot = kNoSlot;
+    bool last_use = false;
+  };
+
+  Argument lay_out(const Arg& arg, const c10::Argument& schema) const;
+  void mark_last_uses();
+  void execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack) const;
+
+  size_t input_count_ = 0;
+  size_t slot_count_ = 0;
+  std::unordered_map<const Value*, int32_t> slot_of_;  // while being built
+  std::vector<Instruction> instructions_;
+  std::vector<Output> outputs_;
+};
+
+}  // namespace firesteel
