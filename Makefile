@@ -6,7 +6,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 export PYTHON
 
-.PHONY: help setup build run test test-full test-asan bench wheel stubs format lint clean
+.PHONY: help setup build run test test-full test-asan bench wheel format lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,9 +37,6 @@ bench: build ## run the benchmarks
 
 wheel: setup ## build a wheel into dist/
 	@.venv/bin/python -m pip wheel . --no-deps --no-build-isolation --wheel-dir dist
-
-stubs: build ## write the type stubs of the extension module anew
-	@.venv/bin/python -m nanobind.stubgen -m firesteel._C -o python/firesteel/_C.pyi
 
 format: ## format C++ and Python in place
 	@scripts/setup.sh lint

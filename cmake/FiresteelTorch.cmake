@@ -64,7 +64,6 @@ if(NOT TARGET Firesteel::torch)
   add_library(Firesteel::torch INTERFACE IMPORTED GLOBAL)
   target_include_directories(Firesteel::torch SYSTEM INTERFACE
     ${FIRESTEEL_TORCH_ROOT}/include ${FIRESTEEL_TORCH_ROOT}/include/torch/csrc/api/include)
-  target_compile_definitions(Firesteel::torch INTERFACE FMT_HEADER_ONLY=1)
   # libtorch holds no code: it is what brings the kernels of a CUDA build along, so it must not be dropped as unneeded.
   target_link_libraries(Firesteel::torch INTERFACE
     "-Wl,--push-state,--no-as-needed,${FIRESTEEL_TORCH_ROOT}/lib/libtorch.so,--pop-state"

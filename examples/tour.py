@@ -28,6 +28,7 @@ def stop(title):
 def show_source(function):
     source = inspect.getsource(function)
     console.print(Syntax(source.rstrip(), "python", background_color="default", padding=(0, 2)))
+    console.print()
 
 
 def show(text):

@@ -1,4 +1,5 @@
 """Firesteel's native part."""
+# ruff: noqa: N999
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypedDict
@@ -28,6 +29,12 @@ class InputMismatchError(Error):
 
 class GraphFormatError(Error):
     """the text of a graph cannot be read"""
+
+class GraphBreakError(Error):
+    """a compiled function needs a graph break, which fullgraph=True forbids"""
+
+class RecompileLimitError(Error):
+    """a compiled function was compiled too often, and fullgraph=True forbids running it eagerly"""
 
 class UnsupportedPlatformError(Error):
     """this build of torch, Python or machine is not supported"""
@@ -133,8 +140,9 @@ class _Counters(TypedDict):
     python_meta: int
     zero_run: int
 
-def trace(fn: Callable[..., Any], /, *args: object, grad: bool = False, **kwargs: object) -> Graph:
-    """Runs fn on traced stand-ins of its arguments and records it as a graph; with grad=True its backward too."""
+def trace(fn: Callable[..., Any], /, *args: object, grad: bool = False, native: bool = False, **kwargs: object) -> Graph:
+    """Runs fn on traced stand-ins of its arguments and records it as a graph; with grad=True its backward too.
+    With native=True pointwise operators run in compiled kernels."""
 
 def parse_graph(text: str) -> Graph:
     """Reads what str(graph) wrote."""
@@ -149,4 +157,37 @@ def trace_counters() -> _Counters:
     """How many operators were recorded, and how each found its shape."""
 
 def reset_trace_counters() -> None: ...
+def native_counters() -> dict[str, int]:
+    """Kernels compiled and run, and operators run in them and by ATen."""
+
+def reset_native_counters() -> None: ...
+
+class CompiledFunction:
+    """What firesteel.compile gives back for a function."""
+
+    _callable: Callable[..., Any]
+    def __call__(self, *args: object, **kwargs: object) -> Any: ...
+
+class NonstrictFunction:
+    """What firesteel.nonstrict_trace gives back."""
+
+    def __call__(self, *args: object, **kwargs: object) -> Any: ...
+
+class _CaptureCounters(TypedDict):
+    captured: int
+    hits: int
+    misses: int
+    fallbacks: dict[str, int]
+
+def counters() -> _CaptureCounters:
+    """What compiled functions have done: frames captured, calls served, missed, and run eagerly by reason."""
+
+def reset_counters() -> None: ...
+def _compile_function(
+    callable: Callable[..., Any], backend: str, fullgraph: bool, recompile_limit: int
+) -> CompiledFunction: ...
+def _nonstrict_function(function: Callable[..., Any]) -> NonstrictFunction: ...
+def _entries(compiled: CompiledFunction) -> list[dict[str, Any]]:
+    """What a compiled function holds: graphs, guards, reasons."""
+
 def _set_library_folders(folders: list[str]) -> None: ...

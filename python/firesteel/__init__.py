@@ -5,6 +5,7 @@ from . import _platform
 _platform.check()
 
 import contextlib  # noqa: E402
+import copy  # noqa: E402
 import functools  # noqa: E402
 import os  # noqa: E402
 
@@ -16,27 +17,35 @@ except ImportError as error:
     _platform.refuse_extension(error)
 
 from ._C import (  # noqa: E402
+    CompiledFunction,
     DataDependentError,
     Error,
     EscapedTensorError,
     Graph,
+    GraphBreakError,
     GraphFormatError,
     InputMismatchError,
     InternalError,
     MutationError,
     Node,
     OutputTypeError,
+    RecompileLimitError,
     Source,
     TraceError,
-    UnsupportedPlatformError,
     Value,
+    counters,
     is_compiling,
     is_traced,
+    native_counters,
     parse_graph,
+    reset_counters,
+    reset_native_counters,
     reset_trace_counters,
     trace,
     trace_counters,
 )
+from ._compile import compile, nonstrict_trace  # noqa: E402
+from ._platform import UnsupportedPlatformError  # noqa: E402
 from ._version import __version__  # noqa: E402
 
 # Frames of these files are never "the user's line": torch, Firesteel, and what only passes calls on.
@@ -45,30 +54,40 @@ _C._set_library_folders(
         os.path.dirname(torch.__file__) + os.sep,
         os.path.dirname(__file__) + os.sep,
         contextlib.__file__,
+        copy.__file__,
         functools.__file__,
         "<frozen ",
     ]
 )
 
 __all__ = [
+    "CompiledFunction",
     "DataDependentError",
     "Error",
     "EscapedTensorError",
     "Graph",
+    "GraphBreakError",
     "GraphFormatError",
     "InputMismatchError",
     "InternalError",
     "MutationError",
     "Node",
     "OutputTypeError",
+    "RecompileLimitError",
     "Source",
     "TraceError",
     "UnsupportedPlatformError",
     "Value",
     "__version__",
+    "compile",
+    "counters",
     "is_compiling",
     "is_traced",
+    "native_counters",
+    "nonstrict_trace",
     "parse_graph",
+    "reset_counters",
+    "reset_native_counters",
     "reset_trace_counters",
     "trace",
     "trace_counters",

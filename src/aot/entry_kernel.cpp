@@ -43,11 +43,7 @@ void run_for_real(const c10::OperatorHandle& op, Recorder& recorder, Stack* stac
   }
 }
 
-void entry_kernel(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
-  const DispatchKeySet below = keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey);
-  Recorder* recorder = Recorder::current();
-  if (!recorder || !recorder->active()) return op.redispatchBoxed(below, stack);
-
+void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& recorder, Stack* stack) {
   const OpPlan& plan = plan_of(op);
   const size_t base = stack->size() - plan.argument_count;
   c10::ArrayRef<IValue> args(stack->data() + base, plan.argument_count);
@@ -55,7 +51,7 @@ void entry_kernel(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* sta
   if (!holds_plain_real(args)) {
     bool any_tensor = false;
     for (const IValue& arg : args) each_tensor(arg, [&](const at::Tensor&) { any_tensor = true; });
-    if (!any_tensor && is_filling_real_tensor()) return run_for_real(op, *recorder, stack);
+    if (!any_tensor && is_filling_real_tensor()) return run_for_real(op, recorder, stack);
     return op.redispatchBoxed(below, stack);
   }
   if (is_filling_real_tensor() && !plan.is_lift) {
@@ -63,33 +59,44 @@ void entry_kernel(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* sta
     return op.callBoxed(stack);
   }
   if (plan.is_lift) {
-    at::Tensor constant = recorder->fresh_constant((*stack)[base].toTensor());
+    at::Tensor constant = recorder.fresh_constant((*stack)[base].toTensor());
     stack->resize(base);
     stack->emplace_back(std::move(constant));
     return;
   }
+  std::vector<std::pair<at::Tensor, at::Tensor>> swapped;  // stand-in, real
   for (size_t i = base; i < stack->size(); ++i) {
     map_tensors((*stack)[i], [&](const at::Tensor& tensor) {
-      return is_plain_real(tensor) ? recorder->stand_in(tensor, InputRole::Captured) : tensor;
+      if (!is_plain_real(tensor)) return tensor;
+      return swapped.emplace_back(recorder.stand_in(tensor, InputRole::Captured), tensor).first;
     });
   }
   // The swapped arguments bring keys of their own (Functionalize, Fake).
-  DispatchKeySet now = below;
-  for (size_t i = base; i < stack->size(); ++i) {
-    each_tensor((*stack)[i], [&](const at::Tensor& tensor) { now = now | tensor.key_set(); });
-  }
-  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
-  now = ((now | local.included_) - local.excluded_) & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey);
-  op.redispatchBoxed(now, stack);
+  op.redispatchBoxed(keys_for_call(op, stack) & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey), stack);
 
   // `buffer.add_(x)` gives back the tensor it was called on, not its stand-in.
   if (plan.is_mutable) {
     for (size_t i = base; i < stack->size(); ++i) {
       map_tensors((*stack)[i], [&](const at::Tensor& tensor) {
-        at::Tensor real = recorder->real_of(tensor);
-        return real.defined() && is_plain_real(real) ? real : tensor;
+        for (const auto& [stand_in, real] : swapped) {
+          if (stand_in.is_same(tensor)) return real;
+        }
+        return tensor;
       });
     }
+  }
+}
+
+void entry_kernel(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  const DispatchKeySet below = keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey);
+  Recorder* recorder = Recorder::current();
+  if (!recorder || !recorder->active()) return op.redispatchBoxed(below, stack);
+  try {
+    enter(op, below, *recorder, stack);
+  } catch (const c10::Error& error) {
+    // A kernel that reads a tensor's memory itself (`tensor_split` with tensor indices).
+    if (std::string_view(error.msg()).find("data is not allocated yet") == std::string_view::npos) throw;
+    recorder->fail_data_dependent(op.schema().name());
   }
 }
 

@@ -175,6 +175,7 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stac
     results = infer_shapes(plan, on_meta, args, device);
     if (plan.is_random) {
       generator = generator_for(args, device);
+      recorder->note_seeding(generator);
       drawn = recorder->random_states.repeated_draw(generator, op);
     }
   }

@@ -36,6 +36,14 @@ std::optional<c10::KernelFunction> find_cpp_meta(const c10::OperatorHandle& op) 
   return std::nullopt;
 }
 
+}  // namespace
+
+c10::DispatchKeySet keys_for_call(const c10::OperatorHandle& op, const torch::jit::Stack* stack) {
+  return (op.*exposed(EntryOfHandle{}))->op.dispatchKeyExtractor().getDispatchKeySetBoxed(stack);
+}
+
+namespace {
+
 bool has_tag(const c10::OperatorHandle& op, at::Tag tag) {
   const auto& tags = op.getTags();
   return std::find(tags.begin(), tags.end(), tag) != tags.end();
@@ -51,9 +59,11 @@ OpPlan::OpPlan(const c10::OperatorHandle& handle) : op(handle) {
   rule = find_shape_rule(schema.overload_name().empty() ? name : name + "." + schema.overload_name());
   cpp_meta = find_cpp_meta(op);
   composite_implicit = op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
-  composite_explicit =
-      op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) && !op.hasKernelForDispatchKey(DispatchKey::CPU);
-  has_any_meta = op.hasComputedKernelForDispatchKey(DispatchKey::Meta);
+  // A custom operator's kernel for all devices does its real work: it is not to be run for shapes.
+  const bool is_aten = name.compare(0, 6, "aten::") == 0;
+  composite_explicit = is_aten && op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) &&
+                       !op.hasKernelForDispatchKey(DispatchKey::CPU);
+  has_any_meta = is_aten ? op.hasComputedKernelForDispatchKey(DispatchKey::Meta) : op.hasKernelForDispatchKey(DispatchKey::Meta);
   data_dependent = has_tag(op, at::Tag::data_dependent_output) || has_tag(op, at::Tag::dynamic_output_shape);
   is_random = has_tag(op, at::Tag::nondeterministic_seeded);
   is_lift = name == "aten::lift_fresh" || name == "aten::lift_fresh_copy" || name == "aten::lift";
@@ -63,6 +73,10 @@ OpPlan::OpPlan(const c10::OperatorHandle& handle) : op(handle) {
     if (argument.name() == "device") device_argument = static_cast<int>(i);
     if (argument.alias_info() && argument.alias_info()->isWrite()) written_arguments.push_back(static_cast<uint8_t>(i));
   }
+}
+
+c10::DispatchKeySet OpPlan::keys_for(const torch::jit::Stack* stack) const {
+  return (op.*exposed(EntryOfHandle{}))->op.dispatchKeyExtractor().getDispatchKeySetBoxed(stack);
 }
 
 const OpPlan& plan_of(const c10::OperatorHandle& op) {

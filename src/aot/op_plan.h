@@ -12,6 +12,9 @@ namespace firesteel {
 struct OpPlan {
   explicit OpPlan(const c10::OperatorHandle& op);
 
+  // The keys a call with these arguments goes through, without those where the operator has nothing to do.
+  c10::DispatchKeySet keys_for(const torch::jit::Stack* stack) const;
+
   c10::OperatorHandle op;
   size_t argument_count = 0, return_count = 0;
   ShapeRule rule = nullptr;
@@ -28,6 +31,9 @@ struct OpPlan {
   int device_argument = -1;
   c10::SmallVector<uint8_t, 4> written_arguments;
 };
+
+// The keys that a call with these arguments is dispatched on, as the dispatcher itself works them out.
+c10::DispatchKeySet keys_for_call(const c10::OperatorHandle& op, const torch::jit::Stack* stack);
 
 const OpPlan& plan_of(const c10::OperatorHandle& op);
 

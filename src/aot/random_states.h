@@ -2,8 +2,8 @@
 //
 // Fakes draw nothing, so while tracing each recorded draw moves the generator by hand: a function that saves the
 // generator's state, draws, restores it and draws again (activation checkpointing) shows the same state twice, and its
-// second draw is the first one's value. A state that no recorded draw led to means the function seeds the generator
-// itself, which a replay would not repeat: that is refused. All generators are put back when the trace ends.
+// second draw is the first one's value. A state that no recorded draw led to means the function seeded the generator
+// itself: the state becomes a constant of the graph, set by a node of its own. All generators are put back at the end.
 #pragma once
 
 #include <string>
@@ -21,14 +21,15 @@ class RandomStates {
   RandomStates() = default;
   RandomStates(const RandomStates&) = delete;
 
+  // True where the generator is in a state that no recorded draw led to: the function has seeded it. Asked once a seeding.
+  bool was_seeded(at::Generator generator);
   // The node that drew from this very state before with the same operator, or null: then record, and call `advance`.
   Node* repeated_draw(const at::Generator& generator, const c10::OperatorHandle& op);
   void advance(at::Generator generator, const c10::OperatorHandle& op, Node* node);
 
-  // Notes the default generators as they are before the function runs, so that seeding is noticed at the end.
+  // Notes the default generator as it is before the function runs, so that seeding is noticed at the end.
   void start();
-  // True where some generator was left in a state that no draw led to.
-  bool was_seeded() const;
+  std::vector<at::Generator> generators() const;
   void restore();
 
  private:
@@ -41,6 +42,12 @@ class RandomStates {
   Track& track_of(at::Generator generator);
   std::vector<Track> tracks_;
 };
+
+// The state of a generator as a tensor that is the caller's own.
+at::Tensor state_of(at::Generator generator);
+
+// The operator that sets a generator (None: the default one of the CPU) to a state: `firesteel::set_generator_state`.
+const c10::OperatorHandle& set_generator_state_op();
 
 // The generator an operator with these arguments draws from.
 at::Generator generator_for(c10::ArrayRef<c10::IValue> args, c10::Device device);

@@ -1,6 +1,7 @@
 // Recording: nodes, values, and stand-ins for the real tensors a traced function touches.
 #include "aot/recorder.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/SequenceNumber.h>
@@ -92,14 +93,16 @@ at::Tensor Recorder::make_stand_in(const at::Tensor& real, InputRole role) {
   }
   const size_t index = stand_ins_.size();
   by_real_[real.unsafeGetTensorImpl()] = index;
-  by_functional_[entry.functional.unsafeGetTensorImpl()] = index;
   stand_ins_.push_back(entry);
   return entry.functional;
 }
 
 at::Tensor Recorder::stand_in(const at::Tensor& real, InputRole role) {
   auto found = by_real_.find(real.unsafeGetTensorImpl());
-  if (found != by_real_.end()) return stand_ins_[found->second].functional;
+  if (found != by_real_.end()) {
+    if (role == InputRole::Captured) reached_.insert(real.unsafeGetTensorImpl());
+    return stand_ins_[found->second].functional;
+  }
   for (const at::Tensor& born : born_) {
     if (born.is_alias_of(real)) return fresh_constant(real);
   }
@@ -118,11 +121,11 @@ at::Tensor Recorder::stand_in(const at::Tensor& real, InputRole role) {
 
 at::Tensor Recorder::add_view(const at::Tensor& real, const StandIn& base, InputRole role) {
   StandIn entry{real, {}, nullptr, {}, true};
+  if (role == InputRole::Captured) reached_.insert(base.real.unsafeGetTensorImpl());
   // An argument keeps its place among the inputs, though nothing reads it.
   if (role == InputRole::Argument) entry.value = graph.add_input(type_of(real), role);
   entry.functional = at::as_strided(base.functional, real.sizes(), real.strides(), real.storage_offset());
   by_real_[real.unsafeGetTensorImpl()] = stand_ins_.size();
-  by_functional_[entry.functional.unsafeGetTensorImpl()] = stand_ins_.size();
   stand_ins_.push_back(entry);
   return entry.functional;
 }
@@ -153,12 +156,6 @@ Value* Recorder::captured_value(const at::Tensor& real) {
   Value* value = graph.add_input(type_of(real), InputRole::Captured);
   graph.inputs.back().captured = real;
   return value;
-}
-
-at::Tensor Recorder::real_of(const at::Tensor& stand_in) const {
-  if (!stand_in.defined()) return {};
-  auto found = by_functional_.find(stand_in.unsafeGetTensorImpl());
-  return found == by_functional_.end() ? at::Tensor() : stand_ins_[found->second].real;
 }
 
 Arg Recorder::arg_of(const at::Tensor& tensor) {
@@ -202,13 +199,21 @@ Node* Recorder::add_node(const OpPlan& plan, c10::ArrayRef<c10::IValue> args) {
   return node;
 }
 
+void Recorder::note_seeding(const at::Generator& generator) {
+  if (!random_states.was_seeded(generator)) return;
+  const bool is_default = generator == at::detail::getDefaultCPUGenerator();
+  Arg target = is_default ? Arg() : Arg::of_const(generator);
+  Node* node = graph.add_aten(set_generator_state_op(), {Arg(captured_value(state_of(generator))), std::move(target)});
+  node->phase = phase;
+  node->source = source_here();
+}
+
 Value* Recorder::add_value(Node* node, const at::Tensor& tensor) { return node->add_output(type_of(tensor)); }
 
 void Recorder::close() {
   active_ = false;
   stand_ins_.clear();
   by_real_.clear();
-  by_functional_.clear();
   by_storage_.clear();
   born_.clear();
   source_of_sequence_.clear();
@@ -251,6 +256,11 @@ RecorderScope::~RecorderScope() {
 }
 
 bool is_tracing() { return t_current != nullptr; }
+
+at::Tensor stand_in_for(const at::Tensor& real) {
+  FS_CHECK(t_current, "no trace runs on this thread");
+  return t_current->stand_in(real, InputRole::Captured);
+}
 
 bool is_traced_tensor(const at::Tensor& tensor) { return as_fake_inside(tensor) != nullptr; }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "aot/op_plan.h"
 #include "aot/random_states.h"
@@ -37,12 +38,14 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void born_inside(const at::Tensor& real) { born_.push_back(real); }
   // True where two tensors of the call, one of them written to, share memory in a way that cannot be traced.
   std::string forbidden_write(const StandIn& written) const;
-  // The real tensor a stand-in was made for; undefined for others.
-  at::Tensor real_of(const at::Tensor& stand_in) const;
+  // True where the function met this argument, or memory of it, without being handed it.
+  bool reached_argument(const at::Tensor& real) const { return reached_.count(real.unsafeGetTensorImpl()) != 0; }
   bool is_fresh_constant(const Value* value) const { return fresh_constants_.count(value) != 0; }
 
   Node* add_node(const OpPlan& plan, c10::ArrayRef<c10::IValue> args);
   Value* add_value(Node* node, const at::Tensor& tensor);
+  // Where the function has seeded or set the generator: a node that does the same.
+  void note_seeding(const at::Generator& generator);
 
   // Ends the trace's life: fakes that escaped say so from now on when touched.
   void close();
@@ -68,8 +71,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   SourceRef source_here();
 
   std::vector<StandIn> stand_ins_;
-  std::unordered_map<const c10::TensorImpl*, size_t> by_real_, by_functional_;
+  std::unordered_map<const c10::TensorImpl*, size_t> by_real_;
   std::unordered_map<const c10::StorageImpl*, size_t> by_storage_;
+  std::unordered_set<const c10::TensorImpl*> reached_;
   std::unordered_map<const Value*, at::Tensor> fresh_constants_;
   std::unordered_map<uint64_t, SourceRef> source_of_sequence_;
   std::vector<at::Tensor> born_;

@@ -7,6 +7,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "aot/dispatch_keys.h"
 #include "aot/fake_tensor.h"
@@ -24,6 +26,28 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
 
 bool can_have_gradient(const at::Tensor& tensor) {
   return tensor.requires_grad() && (tensor.is_floating_point() || tensor.is_complex());
+}
+
+// Checkpointing of the reentrant kind calls backward() inside its own backward: it sets .grad of what it captured, and
+// refuses to run where gradients of given inputs are asked for.
+bool runs_backward_inside(const torch::autograd::variable_list& roots) {
+  std::vector<torch::autograd::Node*> open;
+  std::unordered_set<torch::autograd::Node*> seen;
+  auto visit = [&](torch::autograd::Node* node) {
+    if (node && seen.insert(node).second) open.push_back(node);
+  };
+  for (const at::Tensor& root : roots) visit(torch::autograd::impl::gradient_edge(root).function.get());
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    // Only nodes written in Python can be it; asking others for their name is slow.
+    if (std::string_view(typeid(*node).name()).find("PyNode") != std::string_view::npos &&
+        node->name() == "CheckpointFunctionBackward") {
+      return true;
+    }
+    for (const torch::autograd::Edge& edge : node->next_edges()) visit(edge.function.get());
+  }
+  return false;
 }
 
 // One run of trace(): its steps in order, and what they pass on.
@@ -49,13 +73,15 @@ class Tracing {
       RecorderScope scope(recorder_);
       FunctionResult returned = function(enter(inputs));
       recorder_->rethrow_failure();
+      for (const at::Generator& generator : recorder_->random_states.generators()) recorder_->note_seeding(generator);
       leave(returned);
       if (options_.grad) differentiate();
       recorder_->rethrow_failure();
     }
-    FS_REQUIRE(!recorder_->random_states.was_seeded(), TraceError,
-               "the traced function seeds or sets the random generator: a replay would not repeat that\n"
-               "  try: seed outside the traced function, or pass it a torch.Generator of your own");
+    recorder_->graph.output_tree = output_tree();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (recorder_->reached_argument(inputs[i])) result_.arguments[i].also_captured = inputs[i];
+    }
     result_.joint.graph = std::move(recorder_->graph);
     recorder_->graph.name = options_.name;  // an escaped tensor's error still names the trace
     return std::move(result_);
@@ -65,9 +91,18 @@ class Tracing {
   std::vector<at::Tensor> enter(const std::vector<at::Tensor>& inputs) {
     std::vector<at::Tensor> entered;
     std::unordered_map<const c10::TensorImpl*, int32_t> first;
+    std::unordered_map<const c10::StorageImpl*, int32_t> first_of_storage;
     for (size_t i = 0; i < inputs.size(); ++i) {
       auto [found, is_new] = first.emplace(inputs[i].unsafeGetTensorImpl(), static_cast<int32_t>(i));
-      result_.duplicate_of.push_back(is_new ? -1 : found->second);
+      ArgumentFacts& facts = result_.arguments.emplace_back();
+      if (!is_new) facts.duplicate_of = found->second;
+      if (inputs[i].has_storage()) {
+        auto [sharing, is_first] = first_of_storage.emplace(storage_of(inputs[i]), static_cast<int32_t>(i));
+        if (!is_first) facts.shares_storage = sharing->second;
+        facts.storage_offset = inputs[i].storage_offset();
+      }
+      facts.is_conj = inputs[i].is_conj();
+      facts.is_neg = inputs[i].is_neg();
       // A repeated tensor keeps its place among the inputs, though only the first is read.
       if (!is_new) recorder_->graph.add_input(type_of(inputs[i]), InputRole::Argument);
       entered.push_back(recorder_->stand_in(inputs[i], InputRole::Argument));
@@ -81,13 +116,22 @@ class Tracing {
     Graph& graph = recorder_->graph;
     for (at::Tensor& tensor : returned.tensors) add_result(tensor);
     result_.result_count = outputs_.size();
-    graph.output_tree = std::move(returned.tree);
+    result_.result_tree = std::move(returned.tree);
     // By index: reading a stand-in's value may add none, but an error path must not hold references.
     for (size_t i = 0; i < recorder_->stand_ins().size(); ++i) add_write(i);
     for (size_t i = 0; i < result_.result_count; ++i) relate_to_other_results(i);
     for (const at::Tensor& output : outputs_) graph.outputs.emplace_back(output.defined() ? Arg(value_of(output)) : Arg());
     graph.output_aliases.resize(outputs_.size());
     result_.joint.forward_outputs = outputs_.size();
+  }
+
+  // The function's result as it nests, then whatever else the graph gives, flat.
+  Tree output_tree() const {
+    const size_t outputs = recorder_->graph.outputs.size();
+    if (result_.result_tree.kind == TreeKind::Leaf || outputs == result_.result_count) return result_.result_tree;
+    std::vector<Tree> trees(1 + outputs - result_.result_count);
+    trees[0] = result_.result_tree;
+    return Tree::sequence(TreeKind::Tuple, std::move(trees));
   }
 
   Value* value_of(const at::Tensor& tensor) {
@@ -204,8 +248,13 @@ class Tracing {
     recorder_->phase = Phase::Backward;
     torch::autograd::variable_list gradients;
     auto backward = [&] {
-      gradients = torch::autograd::grad(roots, leaves, tangents, /*retain_graph=*/false, /*create_graph=*/false,
-                                        /*allow_unused=*/true);
+      if (runs_backward_inside(roots)) {
+        torch::autograd::backward(roots, tangents);
+        for (const at::Tensor& leaf : leaves) gradients.push_back(leaf.grad());
+      } else {
+        gradients = torch::autograd::grad(roots, leaves, tangents, /*retain_graph=*/false, /*create_graph=*/false,
+                                          /*allow_unused=*/true);
+      }
     };
     options_.run_backward ? options_.run_backward(backward) : backward();
     for (size_t i = 0; i < gradients.size(); ++i) {

@@ -34,20 +34,31 @@ struct FIRESTEEL_API AmbientState {
   friend bool operator==(const AmbientState&, const AmbientState&) = default;
 };
 
+// What a graph takes for granted about the memory of one argument, besides its type.
+struct ArgumentFacts {
+  int32_t duplicate_of = -1;    // the earlier argument that is the same tensor
+  int32_t shares_storage = -1;  // the first earlier argument with the same storage
+  int64_t storage_offset = 0;
+  bool is_conj = false, is_neg = false;
+  // The argument itself, where the function also reached it, or memory of it, without being handed it: the graph reads
+  // the argument in both places and holds for this very tensor only.
+  at::Tensor also_captured;
+};
+
 // The result of a trace. Without gradients the joint graph has forward outputs only.
 //
-// Forward outputs of the joint graph, in order: the function's results (as many as `joint.graph.output_tree` has leaves),
+// Forward outputs of the joint graph, in order: the function's results (as many as `result_tree` has leaves),
 // the new values of changed inputs (one a mutation), and bases that several results are views of.
 struct Trace {
   Joint joint;
   AmbientState ambient;
   size_t result_count = 0;
+  Tree result_tree;
   // For each gradient output of the joint graph: the graph input it belongs to; and for each tangent: the forward output.
   std::vector<int32_t> gradient_inputs;
   std::vector<int32_t> tangent_outputs;
   std::vector<bool> result_requires_grad;
-  // For each argument: the earlier argument that is the same tensor, or -1.
-  std::vector<int32_t> duplicate_of;
+  std::vector<ArgumentFacts> arguments;
 };
 
 // Inputs are real tensors; they are read for their metadata and never changed. Throws a TraceError (data_dependent, …)
@@ -56,6 +67,9 @@ FIRESTEEL_API Trace trace(const FlatFunction& function, const std::vector<at::Te
 
 // True while this thread traces: what `is_compiling()` answers.
 FIRESTEEL_API bool is_tracing();
+
+// What stands for a real tensor in the trace that runs on this thread; one that is no argument becomes a captured input.
+FIRESTEEL_API at::Tensor stand_in_for(const at::Tensor& real);
 
 // True for tensors that stand for a value of a trace, running or ended.
 FIRESTEEL_API bool is_traced_tensor(const at::Tensor& tensor);

@@ -36,13 +36,20 @@ std::optional<int64_t> floor_mod(int64_t a, int64_t b) {
 
 std::optional<int64_t> compute(DimOp op, int64_t a, int64_t b) {
   switch (op) {
-    case DimOp::Add: return checked_add(a, b);
-    case DimOp::Mul: return checked_mul(a, b);
-    case DimOp::FloorDiv: return floor_div(a, b);
-    case DimOp::Mod: return floor_mod(a, b);
-    case DimOp::Min: return std::min(a, b);
-    case DimOp::Max: return std::max(a, b);
-    case DimOp::Symbol: break;
+    case DimOp::Add:
+      return checked_add(a, b);
+    case DimOp::Mul:
+      return checked_mul(a, b);
+    case DimOp::FloorDiv:
+      return floor_div(a, b);
+    case DimOp::Mod:
+      return floor_mod(a, b);
+    case DimOp::Min:
+      return std::min(a, b);
+    case DimOp::Max:
+      return std::max(a, b);
+    case DimOp::Symbol:
+      break;
   }
   return std::nullopt;
 }
@@ -144,14 +151,17 @@ std::optional<Dim> canonical(DimOp op, const Dim& lhs, const Dim& rhs, Raw raw) 
       Dim atoms = product.build_atoms(raw);
       return product.factor == 1 ? atoms : raw(DimOp::Mul, product.factor, atoms);
     }
-    case DimOp::FloorDiv: return rhs == Dim(1) ? std::optional(lhs) : std::nullopt;
-    case DimOp::Mod: return rhs == Dim(1) ? std::optional(Dim(0)) : std::nullopt;
+    case DimOp::FloorDiv:
+      return rhs == Dim(1) ? std::optional(lhs) : std::nullopt;
+    case DimOp::Mod:
+      return rhs == Dim(1) ? std::optional(Dim(0)) : std::nullopt;
     case DimOp::Min:
     case DimOp::Max:
       if (lhs == rhs) return lhs;
       if (lhs.is_number() || (!rhs.is_number() && rhs.str() < lhs.str())) return raw(op, rhs, lhs);
       return std::nullopt;
-    case DimOp::Symbol: break;
+    case DimOp::Symbol:
+      break;
   }
   return std::nullopt;
 }
@@ -159,10 +169,12 @@ std::optional<Dim> canonical(DimOp op, const Dim& lhs, const Dim& rhs, Raw raw) 
 const char* spelling(DimOp op) {
   switch (op) {
 #define X(name, text) \
-  case DimOp::name: return text;
+  case DimOp::name:   \
+    return text;
     FIRESTEEL_DIM_OPS(X)
 #undef X
-    case DimOp::Symbol: break;
+    case DimOp::Symbol:
+      break;
   }
   return "";
 }
@@ -170,11 +182,14 @@ const char* spelling(DimOp op) {
 int precedence(const Dim& dim) {
   if (dim.is_number()) return dim.number() < 0 ? 2 : 3;
   switch (dim.expr()->op) {
-    case DimOp::Add: return 1;
+    case DimOp::Add:
+      return 1;
     case DimOp::Mul:
     case DimOp::FloorDiv:
-    case DimOp::Mod: return 2;
-    default: return 3;
+    case DimOp::Mod:
+      return 2;
+    default:
+      return 3;
   }
 }
 
@@ -219,9 +234,11 @@ std::string Dim::str() const {
   if (is_number()) return std::to_string(number_);
   const auto& [op, name, lhs, rhs] = *expr_;
   switch (op) {
-    case DimOp::Symbol: return name;
+    case DimOp::Symbol:
+      return name;
     case DimOp::Min:
-    case DimOp::Max: return fmt::format("{}({}, {})", spelling(op), lhs.str(), rhs.str());
+    case DimOp::Max:
+      return fmt::format("{}({}, {})", spelling(op), lhs.str(), rhs.str());
     case DimOp::Add:
       if (is_negative(rhs)) {
         std::string text = rhs.str();

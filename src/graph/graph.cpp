@@ -83,13 +83,15 @@ Graph Graph::clone() const {
   auto rewire = [&](Value*& value) {
     if (!value) return;
     auto found = counterpart.find(value);
-    FS_CHECK(found != counterpart.end(), "graph '{}' uses a value '{}' that is not defined before its use", name, value->name);
+    FS_CHECK(found != counterpart.end(), "graph '{}' uses a value '{}' that is not defined before its use", name,
+             value->name);
     value = found->second;
   };
 
   copy.name = name;
   copy.inputs.reserve(inputs.size());
-  for (const Input& input : inputs) copy.inputs.push_back({copy_value(*input.value, nullptr), input.role, input.captured});
+  for (const Input& input : inputs)
+    copy.inputs.push_back({copy_value(*input.value, nullptr), input.role, input.captured});
   copy.nodes.reserve(nodes.size());
   for (const auto& node : nodes) {
     auto twin = std::make_unique<Node>();

@@ -5,7 +5,8 @@
 //  - A Graph owns its nodes in execution order; a Node owns its output Values; pointers stay valid until erased.
 //  - Every Value is defined once: by a node, or as an input of the graph.
 //  - An ATen node holds one Arg for each schema argument, in schema order, defaults filled in.
-//  - A functional graph has no mutating node; writes to inputs are `mutations`, applied after the nodes have run.
+//  - A functional graph writes to nothing but copies it made itself (custom operators that write); writes to inputs are
+//    `mutations`, applied after the nodes have run.
 //  - Outputs are Args, flat, with `output_tree` giving their nesting; constants may stand among them.
 //  - `verify()` checks all of this; it runs after every pass in tests and debug builds.
 #pragma once

@@ -105,22 +105,28 @@ class Lexer {
     char c = peek();
     at_++;
     switch (c) {
-      case 'n': return '\n';
-      case 't': return '\t';
-      case 'r': return '\r';
+      case 'n':
+        return '\n';
+      case 't':
+        return '\t';
+      case 'r':
+        return '\r';
       case '\\':
       case '"':
       case '\'':
-      case '`': return c;
+      case '`':
+        return c;
       case 'x': {
         int value = hex(peek()) * 16 + hex(peek(1));
         if (hex(peek()) < 0 || hex(peek(1)) < 0) break;
         at_ += 2;
         return static_cast<char>(value);
       }
-      default: break;
+      default:
+        break;
     }
-    raise_format_error(text_, line_, place, "unknown escape: expected \\n, \\t, \\r, \\\\, a quote or \\x and two hex digits");
+    raise_format_error(text_, line_, place,
+                       "unknown escape: expected \\n, \\t, \\r, \\\\, a quote or \\x and two hex digits");
   }
 
   static int hex(char c) {
@@ -167,7 +173,8 @@ void raise_format_error(std::string_view source, size_t line, size_t column, con
   for (char& c : shown) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = c == '\t' ? ' ' : '?';
   }
-  FS_RAISE(GraphFormatError, "line {}, column {}: {}\n  {}\n  {}^", line, column, message, shown, std::string(caret, ' '));
+  FS_RAISE(GraphFormatError, "line {}, column {}: {}\n  {}\n  {}^", line, column, message, shown,
+           std::string(caret, ' '));
 }
 
 }  // namespace firesteel

@@ -23,7 +23,7 @@ struct Token {
 
 struct Tokens {
   std::string_view source;
-  std::vector<Token> list;                             // ends with one End
+  std::vector<Token> list;                                // ends with one End
   std::unordered_map<size_t, std::string_view> comments;  // by line, without "# "
 };
 

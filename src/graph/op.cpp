@@ -13,7 +13,7 @@ namespace firesteel {
 namespace {
 
 // Operators that do something besides computing their results, though their schemas do not say so.
-constexpr std::array<std::string_view, 12> kSideEffects = {
+constexpr auto kSideEffects = std::to_array<std::string_view>({
     "aten::_assert_async",
     "aten::_assert_scalar",
     "aten::_assert_tensor_metadata",
@@ -26,22 +26,33 @@ constexpr std::array<std::string_view, 12> kSideEffects = {
     "aten::seed",
     "aten::sym_constrain_range",
     "aten::sym_constrain_range_for_size",
-};
+});
 
 // Whole namespaces that talk to other processes or to the profiler.
-constexpr std::array<std::string_view, 6> kSideEffectNamespaces = {
-    "_c10d_functional", "_dtensor", "c10d", "c10d_functional", "profiler", "rpc",
-};
+constexpr auto kSideEffectNamespaces = std::to_array<std::string_view>({
+    "_c10d_functional",
+    "_dtensor",
+    "c10d",
+    "c10d_functional",
+    "profiler",
+    "rpc",
+});
 
 // Normalizations that update running statistics although their schemas name no write.
-constexpr std::array<std::string_view, 8> kHiddenWrites = {
-    "aten::_batch_norm_impl_index", "aten::batch_norm",        "aten::batch_norm_gather_stats",
-    "aten::cudnn_batch_norm",       "aten::instance_norm",     "aten::batch_norm_gather_stats_with_counts",
-    "aten::miopen_batch_norm",      "aten::native_batch_norm",
-};
+constexpr auto kHiddenWrites = std::to_array<std::string_view>({
+    "aten::_batch_norm_impl_index",
+    "aten::batch_norm",
+    "aten::batch_norm_gather_stats",
+    "aten::cudnn_batch_norm",
+    "aten::instance_norm",
+    "aten::batch_norm_gather_stats_with_counts",
+    "aten::miopen_batch_norm",
+    "aten::native_batch_norm",
+});
 
 // Operators that hand back their argument's memory although their schemas name no alias.
-constexpr std::array<std::string_view, 3> kHiddenViews = {"aten::_unsafe_view", "aten::lift", "aten::_reshape_alias"};
+constexpr auto kHiddenViews =
+    std::to_array<std::string_view>({"aten::_unsafe_view", "aten::lift", "aten::_reshape_alias"});
 
 template <size_t N>
 bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
@@ -51,7 +62,8 @@ bool contains(const std::array<std::string_view, N>& names, std::string_view nam
 bool mentions(const c10::TypePtr& type, c10::TypeKind kind) {
   if (type->kind() == kind) return true;
   auto contained = type->containedTypes();
-  return std::any_of(contained.begin(), contained.end(), [&](const c10::TypePtr& inner) { return mentions(inner, kind); });
+  return std::any_of(contained.begin(), contained.end(),
+                     [&](const c10::TypePtr& inner) { return mentions(inner, kind); });
 }
 
 OpFacts compute_facts(const c10::OperatorHandle& op) {

@@ -166,7 +166,8 @@ void Parser::fail_unknown_operator(const Token& name) const {
   std::string wanted = fmt::format("aten::{}", base.substr(sizeof("aten.") - 1));
   std::set<std::string> overloads;
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (op.name == wanted) overloads.insert(op.overload_name.empty() ? base : fmt::format("{}.{}", base, op.overload_name));
+    if (op.name == wanted)
+      overloads.insert(op.overload_name.empty() ? base : fmt::format("{}.{}", base, op.overload_name));
   }
   if (overloads.empty()) fail(name, fmt::format("there is no operator `{}`", name.raw));
   fail(name, fmt::format("there is no operator `{}`; there is `{}`", name.raw, fmt::join(overloads, "`, `")));
@@ -256,7 +257,8 @@ void Parser::finish_aliases() {
   if (!aliases_known_) return;
   graph_.output_aliases.resize(graph_.outputs.size());
   for (const PendingAlias& pending : aliases_) {
-    if (pending.output >= graph_.outputs.size()) fail(pending.token, fmt::format("there is no output {}", pending.output));
+    if (pending.output >= graph_.outputs.size())
+      fail(pending.token, fmt::format("there is no output {}", pending.output));
     graph_.output_aliases[pending.output] = pending.alias;
   }
 }

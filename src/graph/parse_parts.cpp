@@ -184,7 +184,8 @@ Type Parser::type() {
   if (has_strides) {
     Token place = take();
     separated("]", [&] { strides.push_back(dim()); });
-    if (strides.size() != sizes.size()) fail(place, fmt::format("{} sizes but {} strides", sizes.size(), strides.size()));
+    if (strides.size() != sizes.size())
+      fail(place, fmt::format("{} sizes but {} strides", sizes.size(), strides.size()));
   } else {
     strides = contiguous_strides(sizes);
   }
@@ -211,7 +212,8 @@ c10::IValue Parser::number(bool negative) {
   uint64_t magnitude = 0;
   auto [end, error] = std::from_chars(first, last, magnitude);
   constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  if (error != std::errc() || end != last || (negative && magnitude > kMax + 1)) fail(token, "this number does not fit 64 bits");
+  if (error != std::errc() || end != last || (negative && magnitude > kMax + 1))
+    fail(token, "this number does not fit 64 bits");
   if (negative) return static_cast<int64_t>(-magnitude);
   return magnitude > kMax ? c10::IValue(magnitude) : c10::IValue(static_cast<int64_t>(magnitude));
 }
@@ -283,8 +285,10 @@ Arg Parser::arg(const c10::Type* slot) {
   Arg result;
   const Token& token = peek();
   switch (token.kind) {
-    case Token::Kind::Value: return value_use();
-    case Token::Kind::String: return Arg::of_const(take().text);
+    case Token::Kind::Value:
+      return value_use();
+    case Token::Kind::String:
+      return Arg::of_const(take().text);
     case Token::Kind::Number: {
       c10::IValue value = number(false);
       const c10::Type* kind = slot_kind(slot);
@@ -318,7 +322,8 @@ Arg Parser::arg(const c10::Type* slot) {
         return result;
       }
       break;
-    default: break;
+    default:
+      break;
   }
   fail_expected("a value such as `%x` or a constant");
 }
@@ -356,7 +361,8 @@ Arg Parser::list_arg(const c10::Type* slot) {
         return Arg::of_const(std::move(list));
       }
       break;
-    default: break;
+    default:
+      break;
   }
   return Arg::list(std::move(items));
 }

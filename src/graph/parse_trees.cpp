@@ -69,7 +69,8 @@ void Parser::takes_line() {
     if (input.role == InputRole::Argument) arguments.push_back(input.value.get());
   }
   for (size_t i = 0; i < leaves.size(); i++) {
-    bool in_order = leaves[i].arg.kind == Arg::Kind::Value && i < arguments.size() && leaves[i].arg.value == arguments[i];
+    bool in_order =
+        leaves[i].arg.kind == Arg::Kind::Value && i < arguments.size() && leaves[i].arg.value == arguments[i];
     if (!in_order) fail(leaves[i].token, "expected the arguments of the graph in their order");
   }
   if (leaves.size() != arguments.size())

@@ -50,8 +50,9 @@ std::string invented_name(const Node& node) {
 
 const char* role_text(InputRole role) {
   switch (role) {
-#define X(name, text) \
-  case InputRole::name: return text;
+#define X(name, text)   \
+  case InputRole::name: \
+    return text;
     FIRESTEEL_INPUT_ROLES(X)
 #undef X
   }
@@ -95,9 +96,15 @@ void append_arg(std::string& out, const Arg& arg, const ValueNames& names, const
     }
   };
   switch (arg.kind) {
-    case Arg::Kind::None: out += "None"; break;
-    case Arg::Kind::Value: out += names(arg.value); break;
-    case Arg::Kind::Const: append_constant(out, arg.constant, slot); break;
+    case Arg::Kind::None:
+      out += "None";
+      break;
+    case Arg::Kind::Value:
+      out += names(arg.value);
+      break;
+    case Arg::Kind::Const:
+      append_constant(out, arg.constant, slot);
+      break;
     case Arg::Kind::List:
       out += '[';
       items(element_slot(slot));
@@ -181,9 +188,10 @@ void append_outputs(std::string& out, const Node& node, const ValueNames& names)
   }
 }
 
-// `'` would start a string in the text's first word, and these words start other lines.
+// A call that is not ATen must not read as an operator, nor as another kind of line.
 bool needs_quotes(const std::string& op_name) {
-  static const std::unordered_set<std::string> kLineWords = {"takes", "mutate", "alias", "return", "forward", "backward"};
+  static const std::unordered_set<std::string> kLineWords = {"takes",  "mutate",  "alias",
+                                                             "return", "forward", "backward"};
   return !is_dotted_name(op_name) || kLineWords.count(op_name) || find_operator(op_name).has_value() ||
          op_name.starts_with("aten.");
 }
@@ -311,10 +319,17 @@ class GraphPrinter {
       bool is_input = alias.of >= 0 && static_cast<size_t>(alias.of) < graph_.inputs.size();
       std::string input = is_input ? names_(graph_.inputs[alias.of].value.get()) : "%?";
       switch (alias.kind) {
-        case OutputAlias::Kind::Fresh: break;
-        case OutputAlias::Kind::IsInput: line(fmt::format("alias {} is {}", i, input)); break;
-        case OutputAlias::Kind::ViewOfInput: line(fmt::format("alias {} view of {}", i, input)); break;
-        case OutputAlias::Kind::ViewOfOutput: line(fmt::format("alias {} view of output {}", i, alias.of)); break;
+        case OutputAlias::Kind::Fresh:
+          break;
+        case OutputAlias::Kind::IsInput:
+          line(fmt::format("alias {} is {}", i, input));
+          break;
+        case OutputAlias::Kind::ViewOfInput:
+          line(fmt::format("alias {} view of {}", i, input));
+          break;
+        case OutputAlias::Kind::ViewOfOutput:
+          line(fmt::format("alias {} view of output {}", i, alias.of));
+          break;
       }
     }
     if (!graph_.output_aliases.empty() && lines_.size() == before) line("alias none");

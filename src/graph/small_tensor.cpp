@@ -46,8 +46,10 @@ bool is_plain(c10::ScalarType dtype) {
     case c10::ScalarType::ComplexFloat:
     case c10::ScalarType::ComplexDouble:
     case c10::ScalarType::Bool:
-    case c10::ScalarType::BFloat16: return true;
-    default: return false;
+    case c10::ScalarType::BFloat16:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -55,19 +57,32 @@ bool is_plain(c10::ScalarType dtype) {
 template <class F>
 void with_element_type(c10::ScalarType dtype, F&& f) {
   switch (dtype) {
-    case c10::ScalarType::Byte: return f(uint8_t{});
-    case c10::ScalarType::Char: return f(int8_t{});
-    case c10::ScalarType::Short: return f(int16_t{});
-    case c10::ScalarType::Int: return f(int32_t{});
-    case c10::ScalarType::Long: return f(int64_t{});
-    case c10::ScalarType::Half: return f(c10::Half{});
-    case c10::ScalarType::Float: return f(float{});
-    case c10::ScalarType::Double: return f(double{});
-    case c10::ScalarType::ComplexFloat: return f(c10::complex<float>{});
-    case c10::ScalarType::ComplexDouble: return f(c10::complex<double>{});
-    case c10::ScalarType::Bool: return f(bool{});
-    case c10::ScalarType::BFloat16: return f(c10::BFloat16{});
-    default: FS_CHECK(false, "dtype {} is not plain", c10::toString(dtype));
+    case c10::ScalarType::Byte:
+      return f(uint8_t{});
+    case c10::ScalarType::Char:
+      return f(int8_t{});
+    case c10::ScalarType::Short:
+      return f(int16_t{});
+    case c10::ScalarType::Int:
+      return f(int32_t{});
+    case c10::ScalarType::Long:
+      return f(int64_t{});
+    case c10::ScalarType::Half:
+      return f(c10::Half{});
+    case c10::ScalarType::Float:
+      return f(float{});
+    case c10::ScalarType::Double:
+      return f(double{});
+    case c10::ScalarType::ComplexFloat:
+      return f(c10::complex<float>{});
+    case c10::ScalarType::ComplexDouble:
+      return f(c10::complex<double>{});
+    case c10::ScalarType::Bool:
+      return f(bool{});
+    case c10::ScalarType::BFloat16:
+      return f(c10::BFloat16{});
+    default:
+      FS_CHECK(false, "dtype {} is not plain", c10::toString(dtype));
   }
 }
 
@@ -99,8 +114,9 @@ bool is_plain_cpu_memory(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet wrapped({DispatchKey::Fake, DispatchKey::Functionalize, DispatchKey::Python,
                                          DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
                                          DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor});
-  return tensor.key_set().has(DispatchKey::CPU) && !tensor.key_set().has_any(wrapped) && tensor.layout() == c10::kStrided &&
-         !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && tensor.has_storage();
+  return tensor.key_set().has(DispatchKey::CPU) && !tensor.key_set().has_any(wrapped) &&
+         tensor.layout() == c10::kStrided && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
+         tensor.has_storage();
 }
 
 }  // namespace
@@ -130,7 +146,8 @@ std::optional<std::string> small_tensor_text(const Input& input) {
   const Type& type = input.value->type;
   if (input.role != InputRole::Captured || !tensor.defined() || !small_tensor_count(type)) return std::nullopt;
   if (!is_plain_cpu_memory(tensor) || tensor.scalar_type() != type.dtype) return std::nullopt;
-  if (numbers(type.sizes) != tensor.sizes().vec() || numbers(type.strides) != tensor.strides().vec()) return std::nullopt;
+  if (numbers(type.sizes) != tensor.sizes().vec() || numbers(type.strides) != tensor.strides().vec())
+    return std::nullopt;
   if (tensor.numel() > 0 && !tensor.unsafeGetTensorImpl()->storage().data()) return std::nullopt;
   std::string out = "[";
   with_element_type(type.dtype, [&](auto zero) {

@@ -29,7 +29,8 @@ std::optional<std::string_view> word_of_number(int64_t number, const c10::Type* 
   auto index = static_cast<size_t>(number);
   switch (kind->kind()) {
     case c10::TypeKind::ScalarTypeType:
-      if (index < static_cast<size_t>(c10::ScalarType::Undefined)) return dtype_text(static_cast<c10::ScalarType>(number));
+      if (index < static_cast<size_t>(c10::ScalarType::Undefined))
+        return dtype_text(static_cast<c10::ScalarType>(number));
       break;
     case c10::TypeKind::LayoutType:
       if (index < kLayouts.size()) return kLayouts[index];
@@ -37,7 +38,8 @@ std::optional<std::string_view> word_of_number(int64_t number, const c10::Type* 
     case c10::TypeKind::MemoryFormatType:
       if (index < kMemoryFormats.size()) return kMemoryFormats[index];
       break;
-    default: break;
+    default:
+      break;
   }
   return std::nullopt;
 }
@@ -98,10 +100,18 @@ std::string quote_text(std::string_view text, char quote) {
   std::string out(1, quote);
   for (unsigned char c : text) {
     switch (c) {
-      case '\n': out += "\\n"; break;
-      case '\t': out += "\\t"; break;
-      case '\r': out += "\\r"; break;
-      case '\\': out += "\\\\"; break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
       default:
         if (c == static_cast<unsigned char>(quote)) {
           out += '\\';
@@ -189,9 +199,12 @@ std::optional<int64_t> number_of_word(std::string_view word, const c10::Type* sl
       auto dtype = dtype_from_text(word);
       return dtype ? std::optional(static_cast<int64_t>(*dtype)) : std::nullopt;
     }
-    case c10::TypeKind::LayoutType: return index_of(kLayouts, word);
-    case c10::TypeKind::MemoryFormatType: return index_of(kMemoryFormats, word);
-    default: return std::nullopt;
+    case c10::TypeKind::LayoutType:
+      return index_of(kLayouts, word);
+    case c10::TypeKind::MemoryFormatType:
+      return index_of(kMemoryFormats, word);
+    default:
+      return std::nullopt;
   }
 }
 

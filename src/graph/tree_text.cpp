@@ -58,8 +58,12 @@ struct TreePrinter {
 
   void print(const Tree& tree) {
     switch (tree.kind) {
-      case TreeKind::Leaf: leaf(out, next_leaf++); break;
-      case TreeKind::Constant: out += constant_text(tree.text); break;
+      case TreeKind::Leaf:
+        leaf(out, next_leaf++);
+        break;
+      case TreeKind::Constant:
+        out += constant_text(tree.text);
+        break;
       case TreeKind::List:
         out += '[';
         children(tree);

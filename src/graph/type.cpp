@@ -15,12 +15,24 @@ struct DtypeText {
 
 // What has no short name here (quantized and sub-byte dtypes) goes by torch's own.
 constexpr DtypeText kShortNames[] = {
-    {c10::ScalarType::Byte, "u8"},         {c10::ScalarType::Char, "i8"},           {c10::ScalarType::Short, "i16"},
-    {c10::ScalarType::Int, "i32"},         {c10::ScalarType::Long, "i64"},          {c10::ScalarType::Half, "f16"},
-    {c10::ScalarType::Float, "f32"},       {c10::ScalarType::Double, "f64"},        {c10::ScalarType::ComplexHalf, "c32"},
-    {c10::ScalarType::ComplexFloat, "c64"}, {c10::ScalarType::ComplexDouble, "c128"}, {c10::ScalarType::Bool, "bool"},
-    {c10::ScalarType::BFloat16, "bf16"},   {c10::ScalarType::UInt16, "u16"},        {c10::ScalarType::UInt32, "u32"},
-    {c10::ScalarType::UInt64, "u64"},      {c10::ScalarType::Float8_e5m2, "f8e5m2"}, {c10::ScalarType::Float8_e4m3fn, "f8e4m3fn"},
+    {c10::ScalarType::Byte, "u8"},
+    {c10::ScalarType::Char, "i8"},
+    {c10::ScalarType::Short, "i16"},
+    {c10::ScalarType::Int, "i32"},
+    {c10::ScalarType::Long, "i64"},
+    {c10::ScalarType::Half, "f16"},
+    {c10::ScalarType::Float, "f32"},
+    {c10::ScalarType::Double, "f64"},
+    {c10::ScalarType::ComplexHalf, "c32"},
+    {c10::ScalarType::ComplexFloat, "c64"},
+    {c10::ScalarType::ComplexDouble, "c128"},
+    {c10::ScalarType::Bool, "bool"},
+    {c10::ScalarType::BFloat16, "bf16"},
+    {c10::ScalarType::UInt16, "u16"},
+    {c10::ScalarType::UInt32, "u32"},
+    {c10::ScalarType::UInt64, "u64"},
+    {c10::ScalarType::Float8_e5m2, "f8e5m2"},
+    {c10::ScalarType::Float8_e4m3fn, "f8e4m3fn"},
 };
 
 constexpr size_t kDtypes = static_cast<size_t>(c10::ScalarType::NumOptions);
@@ -37,8 +49,9 @@ const std::array<const char*, kDtypes>& dtype_names() {
 
 const char* kind_text(ValueKind kind) {
   switch (kind) {
-#define X(name, text) \
-  case ValueKind::name: return text;
+#define X(name, text)   \
+  case ValueKind::name: \
+    return text;
     FIRESTEEL_VALUE_KINDS(X)
 #undef X
   }

@@ -89,7 +89,8 @@ class Verifier {
 
   void check_arg(const Arg& arg) {
     switch (arg.kind) {
-      case Arg::Kind::None: break;
+      case Arg::Kind::None:
+        break;
       case Arg::Kind::Value:
         if (!arg.value || !defined_.count(arg.value)) fail("a value is used that is not defined before its use");
         break;
@@ -139,16 +140,29 @@ class Verifier {
     const c10::FunctionSchema& schema = node.op.aten->schema();
     if (!node.kwarg_names.empty()) fail("an ATen node names arguments: they go in schema order");
     if (node.args.size() != schema.arguments().size())
-      return fail(fmt::format("an ATen node has {} arguments, its schema {}", node.args.size(), schema.arguments().size()));
+      return fail(
+          fmt::format("an ATen node has {} arguments, its schema {}", node.args.size(), schema.arguments().size()));
     if (node.returns.size() != schema.returns().size())
-      return fail(fmt::format("an ATen node has {} returns, its schema {}", node.returns.size(), schema.returns().size()));
+      return fail(
+          fmt::format("an ATen node has {} returns, its schema {}", node.returns.size(), schema.returns().size()));
     for (size_t i = 0; i < node.args.size(); i++) check_slot(node.args[i], schema.arguments()[i]);
     for (size_t r = 0; r < node.returns.size(); r++) {
       bool is_list = schema.returns()[r].type()->kind() == c10::TypeKind::ListType;
-      if (is_list != (node.returns[r].list_count >= 0)) fail(fmt::format("return {} is a list in one of node and schema only", r));
+      if (is_list != (node.returns[r].list_count >= 0))
+        fail(fmt::format("return {} is a list in one of node and schema only", r));
     }
-    if (!graph_.mutations.empty() && schema.is_mutable())
-      fail("a functional graph has a node that writes: writes to inputs are mutations");
+    if (!graph_.mutations.empty() && schema.is_mutable()) check_writes_to_copies(node, schema);
+  }
+
+  // A custom operator that writes does so to copies made for it; writes to inputs are mutations.
+  void check_writes_to_copies(const Node& node, const c10::FunctionSchema& schema) {
+    for (size_t i = 0; i < node.args.size(); i++) {
+      if (!schema.arguments()[i].alias_info() || !schema.arguments()[i].alias_info()->isWrite()) continue;
+      node.args[i].each_value([&](const Value* value) {
+        bool is_copy = value->def && value->def->op.is_aten() && value->def->op.aten->schema().name() == "aten::clone";
+        if (!is_copy) fail("a functional graph has a node that writes to something other than a copy of its own");
+      });
+    }
   }
 
   // Only mistakes that cannot be meant: a number where a tensor list stands, a tensor where a string stands.
@@ -156,7 +170,9 @@ class Verifier {
     const c10::Type* slot = argument.type().get();
     bool optional = slot->kind() == c10::TypeKind::OptionalType;
     const c10::Type* kind = slot_kind(slot);
-    auto wrong = [&](const char* what) { fail(fmt::format("argument '{}' ({}) holds {}", argument.name(), slot->str(), what)); };
+    auto wrong = [&](const char* what) {
+      fail(fmt::format("argument '{}' ({}) holds {}", argument.name(), slot->str(), what));
+    };
     switch (kind->kind()) {
       case c10::TypeKind::TensorType:
         // A plain number in a tensor's place is a wrapped number; None may stand for an undefined tensor.
@@ -166,13 +182,15 @@ class Verifier {
       case c10::TypeKind::ListType:
         if (arg.kind == Arg::Kind::Value && arg.value->type.is_tensor()) wrong("a tensor");
         if (arg.kind == Arg::Kind::None && !optional) wrong("None");
-        if (element_slot(kind)->kind() == c10::TypeKind::TensorType && arg.kind == Arg::Kind::Const) wrong("a constant");
+        if (element_slot(kind)->kind() == c10::TypeKind::TensorType && arg.kind == Arg::Kind::Const)
+          wrong("a constant");
         break;
       case c10::TypeKind::StringType:
       case c10::TypeKind::DeviceObjType:
         if (arg.kind == Arg::Kind::Value && arg.value->type.is_tensor()) wrong("a tensor");
         break;
-      default: break;
+      default:
+        break;
     }
   }
 
@@ -181,9 +199,12 @@ class Verifier {
     std::unordered_set<const Value*> inputs;
     for (const Input& input : graph_.inputs) inputs.insert(input.value.get());
     for (const Mutation& mutation : graph_.mutations) {
-      if (!mutation.input || !inputs.count(mutation.input)) return fail("a mutation changes something that is no input");
-      if (!mutation.updated || !defined_.count(mutation.updated)) return fail("a mutation takes a value that is not defined");
-      if (!mutation.input->type.is_tensor() || !mutation.updated->type.is_tensor()) fail("a mutation is not of tensors");
+      if (!mutation.input || !inputs.count(mutation.input))
+        return fail("a mutation changes something that is no input");
+      if (!mutation.updated || !defined_.count(mutation.updated))
+        return fail("a mutation takes a value that is not defined");
+      if (!mutation.input->type.is_tensor() || !mutation.updated->type.is_tensor())
+        fail("a mutation is not of tensors");
       auto& seen = mutation.metadata_only ? metadata : data;
       if (!seen.insert(mutation.input).second) fail("an input is changed by two mutations");
     }
@@ -203,8 +224,10 @@ class Verifier {
     bool of_output = alias.kind == OutputAlias::Kind::ViewOfOutput;
     size_t limit = of_output ? graph_.outputs.size() : graph_.inputs.size();
     if (alias.of < 0 || static_cast<size_t>(alias.of) >= limit)
-      return fail(fmt::format("the alias of output {} names {} {}, which does not exist", index, of_output ? "output" : "input", alias.of));
-    if (of_output && static_cast<size_t>(alias.of) == index) fail(fmt::format("output {} is said to be a view of itself", index));
+      return fail(fmt::format("the alias of output {} names {} {}, which does not exist", index,
+                              of_output ? "output" : "input", alias.of));
+    if (of_output && static_cast<size_t>(alias.of) == index)
+      fail(fmt::format("output {} is said to be a view of itself", index));
   }
 
   const Graph& graph_;

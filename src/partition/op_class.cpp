@@ -27,7 +27,6 @@ namespace {
   X(_softmax) X(_log_softmax) X(_softmax_backward_data) X(_log_softmax_backward_data) X(native_layer_norm)          \
   X(native_group_norm) X(_fused_rms_norm) X(_native_batch_norm_legit_no_training) X(cumsum) X(cumprod)              \
   X(avg_pool2d) X(_adaptive_avg_pool2d) X(mse_loss) X(_local_scalar_dense)
-
 // clang-format on
 
 const std::unordered_map<std::string_view, OpClass>& listed_ops() {

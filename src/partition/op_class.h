@@ -12,7 +12,6 @@ namespace firesteel {
   X(Cheap, "cheap", "pointwise, casts, fills: fuses into whatever reads it")        \
   X(Moderate, "moderate", "reductions, norms, softmax: one more pass over memory")  \
   X(Expensive, "expensive", "library calls, gathers, scatters, and all not listed")
-
 // clang-format on
 
 enum class OpClass : uint8_t {

@@ -23,19 +23,12 @@ struct KnownTypes {
 };
 
 const KnownTypes& known() {
-  static const auto* types = new KnownTypes{
-      {type_in("torch", "dtype"), type_in("torch", "device"), type_in("torch", "Size"), type_in("torch", "layout"),
-       type_in("torch", "memory_format"), type_in("torch", "qscheme")},
-      type_in("enum", "Enum"),
-      type_in("torch.nn", "Module")};
+  static const auto* types =
+      new KnownTypes{{type_in("torch", "dtype"), type_in("torch", "device"), type_in("torch", "Size"),
+                      type_in("torch", "layout"), type_in("torch", "memory_format"), type_in("torch", "qscheme")},
+                     type_in("enum", "Enum"),
+                     type_in("torch.nn", "Module")};
   return *types;
-}
-
-bool is_torch_constant(PyObject* object) {
-  for (PyTypeObject* type : known().torch) {
-    if (Py_TYPE(object) == type) return true;
-  }
-  return false;
 }
 
 bool all_constant(PyObject* iterable) {
@@ -52,11 +45,16 @@ PyRef slice_parts(PyObject* object) {
   return checked(PyTuple_Pack(3, slice->start, slice->stop, slice->step));
 }
 
-bool same_bits(double a, double b) {
-  return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof a) == 0;
-}
+bool same_bits(double a, double b) { return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof a) == 0; }
 
 }  // namespace
+
+bool is_torch_constant(PyObject* object) {
+  for (PyTypeObject* type : known().torch) {
+    if (Py_TYPE(object) == type) return true;
+  }
+  return false;
+}
 
 bool is_plain_constant(PyObject* object) {
   if (object == Py_None || object == Py_Ellipsis || object == Py_NotImplemented) return true;

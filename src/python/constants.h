@@ -9,6 +9,8 @@ namespace firesteel::python {
 
 // Numbers, text, None, enum members, torch's own small types, slices, ranges and sets of these; modules, by identity.
 bool is_constant(PyObject* object);
+// torch's own: dtypes, devices, sizes, layouts, memory formats.
+bool is_torch_constant(PyObject* object);
 // For results of a traced function: a module or another object with state is none.
 bool is_plain_constant(PyObject* object);
 

@@ -33,8 +33,8 @@ bool shows_user_line(const Error& error) {
          dynamic_cast<const InternalError*>(&error);
 }
 
-// The tracer names a place in one line of its own (`  at model.py:12 forward`); where that is the line the user stands on,
-// show it in full instead. A place elsewhere (the forward line of a backward operator) stays as it is.
+// The tracer names a place in one line of its own (`  at model.py:12 forward`); where that is the line the user stands
+// on, show it in full instead. A place elsewhere (the forward line of a backward operator) stays as it is.
 std::string with_user_line(const std::string& message) {
   constexpr std::string_view kMark = "\n  at ";
   const size_t mark = message.find(kMark);
@@ -46,12 +46,22 @@ std::string with_user_line(const std::string& message) {
   return insert_place(message.substr(0, mark) + message.substr(end), show_user_line());
 }
 
+thread_local const char* t_call_name = nullptr;
+
+// A person calls `item()` or `numpy()`; the operator under them says nothing to most.
+std::string in_user_words(std::string message) {
+  constexpr std::string_view kRead = "aten::_local_scalar_dense";
+  const size_t at = message.find(kRead);
+  if (at == std::string::npos) return message;
+  return message.replace(at, kRead.size(), t_call_name ? fmt::format("{}()", t_call_name) : "item()");
+}
+
 void set_error(const Error& error) {
   // The tracer raises a failure again that the function has swallowed; its text still belongs to the first place.
   thread_local std::string last_message, last_shown;
-  if (shows_user_line(error) && last_message != error.what()) {
+  if (shows_user_line(error) && (!inside_trace() || last_message != error.what())) {
     ErrorAside aside;
-    last_shown = with_user_line(error.what());
+    last_shown = in_user_words(with_user_line(error.what()));
     last_message = error.what();
   }
   PyRef text = new_text(shows_user_line(error) ? last_shown : error.what());
@@ -90,6 +100,19 @@ void set_python_error(const std::exception_ptr& error) {
     torch::translate_exception_to_python(error);
   }
 }
+
+void set_python_error_or_runtime_error(const std::exception_ptr& error) {
+  try {
+    set_python_error(error);
+  } catch (const std::exception& other) {
+    PyErr_SetString(PyExc_RuntimeError, other.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "an unknown C++ exception");
+  }
+}
+
+CallName::CallName(const char* name) { t_call_name = name; }
+CallName::~CallName() { t_call_name = nullptr; }
 
 void throw_python_error() {
   python_error error;

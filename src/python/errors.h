@@ -9,12 +9,26 @@
 
 namespace firesteel::python {
 
-// Makes `firesteel.Error` and one class a row of FIRESTEEL_ERRORS in `module`, and installs the thrower that raises them
-// through torch's frames.
+// Makes `firesteel.Error` and one class a row of FIRESTEEL_ERRORS in `module`, and installs the thrower that raises
+// them through torch's frames.
 void install_errors(PyObject* module);
 
-// Sets the Python error for a C++ exception: our own types, torch's, and Python errors on their way. Rethrows all others.
+// Sets the Python error for a C++ exception: our own types, torch's, and Python errors on their way. Rethrows all
+// others.
 void set_python_error(const std::exception_ptr& error);
+
+// The same where no one is left to take other exceptions: they become RuntimeErrors.
+void set_python_error_or_runtime_error(const std::exception_ptr& error);
+
+// What the user called, for errors about an operator that it leads to (`numpy()` reads one number to be seen by the
+// tracer).
+class CallName {
+ public:
+  explicit CallName(const char* name);
+  ~CallName();
+  CallName(const CallName&) = delete;
+  CallName& operator=(const CallName&) = delete;
+};
 
 // Throws the pending Python error as torch's own exception type, which torch's bindings and ours give back unchanged.
 [[noreturn]] void throw_python_error();

@@ -76,8 +76,10 @@ nb::object device_of(const ValueObject& v) {
 }
 
 PyTypeObject* source_type() {
-  static PyStructSequence_Field fields[] = {{"file", "path of the file"}, {"line", "number of the line"},
-                                            {"function", "name of the function"}, {nullptr, nullptr}};
+  static PyStructSequence_Field fields[] = {{"file", "path of the file"},
+                                            {"line", "number of the line"},
+                                            {"function", "name of the function"},
+                                            {nullptr, nullptr}};
   static PyStructSequence_Desc description = {"firesteel.Source", "A line of the user's program.", fields, 3};
   static PyTypeObject* const type = PyStructSequence_NewType(&description);
   return type;
@@ -95,8 +97,9 @@ nb::object source_of(const NodeObject& n) {
 
 const char* role_text(InputRole role) {
   switch (role) {
-#define X(name, text) \
-  case InputRole::name: return text;
+#define X(name, text)   \
+  case InputRole::name: \
+    return text;
     FIRESTEEL_INPUT_ROLES(X)
 #undef X
   }
@@ -123,7 +126,8 @@ std::vector<NodeObject> nodes_of(const GraphObject& g) {
 
 std::vector<ValueObject> inputs_of(const GraphObject& g) {
   std::vector<ValueObject> values;
-  for (const Input& input : g.shown->graph->inputs) values.push_back({g.shown, input.value.get(), role_text(input.role)});
+  for (const Input& input : g.shown->graph->inputs)
+    values.push_back({g.shown, input.value.get(), role_text(input.role)});
   return values;
 }
 
@@ -156,7 +160,8 @@ GraphObject part(const GraphObject& g, const Graph& graph) {
 
 const TracedFunction& traced_or_refuse(const GraphObject& g) {
   if (!g.traced) {
-    throw nb::type_error("this graph is for reading: it came from text, or is a part of a trace; call what firesteel.trace returned");
+    throw nb::type_error(
+        "this graph is for reading: it came from text, or is a part of a trace; call what firesteel.trace returned");
   }
   return *g.traced;
 }
@@ -175,9 +180,11 @@ std::string short_text(const GraphObject& g) {
 void bind_values_and_nodes(nb::module_& module) {
   nb::class_<ValueObject>(module, "Value", "A value of a graph: one of its inputs, or an output of a node.")
       .def_prop_ro("name", &ValueObject::name, "The name in the graph's text, without '%'.")
-      .def_prop_ro("type", [](const ValueObject& v) { return v.type().str(); }, "As in the graph's text: `f32[8, 16]`.")
-      .def_prop_ro("role", [](const ValueObject& v) { return v.role ? std::optional<std::string>(v.role) : std::nullopt; },
-                   "Of an input: 'argument', 'captured', 'tangent' or 'saved'; None for others.")
+      .def_prop_ro(
+          "type", [](const ValueObject& v) { return v.type().str(); }, "As in the graph's text: `f32[8, 16]`.")
+      .def_prop_ro(
+          "role", [](const ValueObject& v) { return v.role ? std::optional<std::string>(v.role) : std::nullopt; },
+          "Of an input: 'argument', 'captured', 'tangent' or 'saved'; None for others.")
       .def_prop_ro("shape", &shape_of, "Sizes; text where one is an expression; None for what is no tensor.")
       .def_prop_ro("strides", &strides_of)
       .def_prop_ro("dtype", &dtype_of)
@@ -186,8 +193,10 @@ void bind_values_and_nodes(nb::module_& module) {
       .def("__repr__", &ValueObject::str);
 
   nb::class_<NodeObject>(module, "Node", "One operator call of a graph.")
-      .def_prop_ro("op", [](const NodeObject& n) { return n.node->op.str(); }, "`aten.add.Tensor`.")
-      .def_prop_ro("name", [](const NodeObject& n) { return n.first().name(); }, "The name of the first output.")
+      .def_prop_ro(
+          "op", [](const NodeObject& n) { return n.node->op.str(); }, "`aten.add.Tensor`.")
+      .def_prop_ro(
+          "name", [](const NodeObject& n) { return n.first().name(); }, "The name of the first output.")
       .def_prop_ro("names", &output_names)
       .def_prop_ro("inputs", &input_names, "Names of the values it reads, in order.")
       .def_prop_ro("args", &NodeObject::args_text, "The arguments as in the graph's text.")
@@ -198,7 +207,8 @@ void bind_values_and_nodes(nb::module_& module) {
       .def_prop_ro("dtype", [](const NodeObject& n) { return dtype_of(n.first()); })
       .def_prop_ro("device", [](const NodeObject& n) { return device_of(n.first()); })
       .def_prop_ro("source", &source_of, "Source(file, line, function) of the user's line; None where unknown.")
-      .def_prop_ro("phase", [](const NodeObject& n) { return n.node->phase == Phase::Backward ? "backward" : "forward"; })
+      .def_prop_ro("phase",
+                   [](const NodeObject& n) { return n.node->phase == Phase::Backward ? "backward" : "forward"; })
       .def("__repr__", &NodeObject::str);
 }
 
@@ -208,21 +218,23 @@ void bind_graph_objects(nb::module_& module) {
   module.attr("Source") = nb::borrow(reinterpret_cast<PyObject*>(source_type()));
   bind_values_and_nodes(module);
   nb::class_<GraphObject>(module, "Graph", "A traced function as a graph of ATen operators.")
-      .def("__call__",
-           [](const GraphObject& g, nb::args args, nb::kwargs kwargs) {
-             const std::shared_ptr<const TracedFunction> traced = g.traced;  // the call may drop the last reference to g
-             traced_or_refuse(g);
-             return hand_over(traced->call(args.ptr(), kwargs.ptr()));
-           },
-           nb::sig("def __call__(self, *args: object, **kwargs: object) -> typing.Any"),
-           "Runs the graph on new tensors of the same structure, shapes and dtypes.")
+      .def(
+          "__call__",
+          [](const GraphObject& g, nb::args args, nb::kwargs kwargs) {
+            const std::shared_ptr<const TracedFunction> traced = g.traced;  // the call may drop the last reference to g
+            traced_or_refuse(g);
+            return hand_over(traced->call(args.ptr(), kwargs.ptr()));
+          },
+          nb::sig("def __call__(self, *args: object, **kwargs: object) -> typing.Any"),
+          "Runs the graph on new tensors of the same structure, shapes and dtypes.")
       .def_prop_ro("name", [](const GraphObject& g) { return g.shown->graph->name; })
       .def_prop_ro("nodes", &nodes_of)
       .def_prop_ro("inputs", &inputs_of)
       .def_prop_ro("outputs", &outputs_of)
       .def_prop_ro("captured", &captured_by, "The tensors it holds: what the function reached besides its arguments.")
-      .def_prop_ro("joint", [](const GraphObject& g) { return part(g, traced_or_refuse(g).executable().joint()); },
-                   "Forward and backward in one graph.")
+      .def_prop_ro(
+          "joint", [](const GraphObject& g) { return part(g, traced_or_refuse(g).executable().joint()); },
+          "Forward and backward in one graph.")
       .def_prop_ro("forward", [](const GraphObject& g) { return part(g, traced_or_refuse(g).executable().forward()); })
       .def_prop_ro("backward", &backward_of, "None where the function was traced without gradients.")
       .def("__str__", [](const GraphObject& g) { return g.shown->graph->str(); })

@@ -31,14 +31,17 @@ struct Parameters {
   std::vector<std::string> names;
   std::string rest = "arg";
 
-  std::string name(size_t index) const { return index < names.size() ? names[index] : rest + "_" + std::to_string(index - names.size()); }
+  std::string name(size_t index) const {
+    return index < names.size() ? names[index] : rest + "_" + std::to_string(index - names.size());
+  }
 };
 
 Parameters parameters_of(PyObject* function) {
   Parameters result;
   PyRef forward = is_module(function) ? attribute(function, "forward") : PyRef::borrow(function);
   PyRef inspect = PyRef::steal(PyImport_ImportModule("inspect"));
-  PyRef signature = PyRef::steal(inspect && forward ? PyObject_CallMethod(inspect.get(), "signature", "O", forward.get()) : nullptr);
+  PyRef signature = PyRef::steal(
+      inspect && forward ? PyObject_CallMethod(inspect.get(), "signature", "(O)", forward.get()) : nullptr);
   PyRef parameters = attribute(signature.get(), "parameters");
   PyRef values = PyRef::steal(parameters ? PyObject_CallMethod(parameters.get(), "values", nullptr) : nullptr);
   PyErr_Clear();
@@ -59,7 +62,8 @@ void add_module(TensorNames& names, const std::string& prefix, PyObject* module)
     each_item(pairs.get(), [&](PyObject* pair) {
       if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2 || !is_tensor(PyTuple_GET_ITEM(pair, 1))) return;
       const std::string name(text_of(PyTuple_GET_ITEM(pair, 0)));
-      names.emplace(unpack(PyTuple_GET_ITEM(pair, 1)).unsafeGetTensorImpl(), prefix.empty() ? name : prefix + "." + name);
+      names.emplace(unpack(PyTuple_GET_ITEM(pair, 1)).unsafeGetTensorImpl(),
+                    prefix.empty() ? name : prefix + "." + name);
     });
   }
 }

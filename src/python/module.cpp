@@ -4,12 +4,15 @@
 #include <nanobind/stl/vector.h>
 
 #include "aot/trace.h"
+#include "capture/bindings.h"
+#include "codegen/kernel_compiler.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/graph_objects.h"
 #include "python/pytree_nodes.h"
 #include "python/tensor_objects.h"
 #include "python/user_frames.h"
+#include "runtime/run_counters.h"
 
 namespace nb = nanobind;
 
@@ -21,7 +24,16 @@ GraphObject make_graph(std::shared_ptr<const TracedFunction> traced) {
   return {std::make_shared<const NamedGraph>(std::move(joint)), std::move(traced)};
 }
 
-// The function comes first and `grad` is taken out, so that everything else can be the function's own.
+// A keyword of trace() itself; False where it is not given.
+bool take_flag(PyObject* kwargs, const char* name) {
+  PyRef asked = PyRef::borrow(PyDict_GetItemString(kwargs, name));
+  if (!asked) return false;
+  if (!PyBool_Check(asked.get())) throw nb::type_error(fmt::format("trace(..., {}=…) must be True or False", name).c_str());
+  check(PyDict_DelItemString(kwargs, name) == 0);
+  return asked.get() == Py_True;
+}
+
+// The function comes first and `grad` and `native` are taken out, so that everything else can be the function's own.
 GraphObject trace_function(nb::args positional, nb::kwargs named) {
   if (positional.size() == 0) throw nb::type_error("trace() needs the function to trace as its first argument");
   PyRef function = PyRef::borrow(positional[0].ptr());
@@ -31,13 +43,8 @@ GraphObject trace_function(nb::args positional, nb::kwargs named) {
   }
   PyRef args = checked(PyTuple_GetSlice(positional.ptr(), 1, PyTuple_GET_SIZE(positional.ptr())));
   PyRef kwargs = checked(PyDict_Copy(named.ptr()));
-  bool grad = false;
-  if (PyRef asked = PyRef::borrow(PyDict_GetItemString(kwargs.get(), "grad"))) {
-    if (!PyBool_Check(asked.get())) throw nb::type_error("trace(..., grad=…) must be True or False");
-    grad = asked.get() == Py_True;
-    check(PyDict_DelItemString(kwargs.get(), "grad") == 0);
-  }
-  return make_graph(share_across_threads(TracedFunction(function.get(), args.get(), kwargs.get(), grad)));
+  const bool grad = take_flag(kwargs.get(), "grad"), native = take_flag(kwargs.get(), "native");
+  return make_graph(share_across_threads(TracedFunction(function.get(), args.get(), kwargs.get(), grad, native)));
 }
 
 GraphObject parse_text(const std::string& text) {
@@ -56,6 +63,24 @@ nb::dict counters() {
   return result;
 }
 
+nb::dict native_counts() {
+  const RunCounters runs = run_counters();
+  const KernelCounters kernels = kernel_counters();
+  nb::dict result;
+  result["kernels_compiled"] = kernels.compiled;
+  result["kernels_shared"] = kernels.shared;
+  result["kernels_failed"] = kernels.failed;
+  result["kernels_run"] = runs.kernels;
+  result["native_ops"] = runs.native_ops;
+  result["aten_ops"] = runs.aten_ops;
+  return result;
+}
+
+void reset_native_counts() {
+  reset_run_counters();
+  reset_kernel_counters();
+}
+
 // Looks up, while nothing else runs, the types that later calls compare with.
 void look_up_types() {
   is_constant(Py_None);
@@ -70,17 +95,24 @@ NB_MODULE(_C, module) {
   nb::register_exception_translator([](const std::exception_ptr& error, void*) { set_python_error(error); });
   look_up_types();
   bind_graph_objects(module);
+  capture::bind_capture(module);
   set_source_provider(&user_source);
 
-  module.def("trace", &trace_function,
-             nb::sig("def trace(fn: typing.Callable[..., typing.Any], /, *args: object, grad: bool = False, **kwargs: object) -> Graph"),
-             "Runs fn on traced stand-ins of its arguments and records it as a graph; with grad=True its backward too.");
+  module.def(
+      "trace", &trace_function,
+      nb::sig("def trace(fn: typing.Callable[..., typing.Any], /, *args: object, grad: bool = False, native: bool = False, **kwargs: object) "
+              "-> Graph"),
+      "Runs fn on traced stand-ins of its arguments and records it as a graph; with grad=True its backward too.\n"
+      "With native=True pointwise operators run in compiled kernels.");
   module.def("parse_graph", &parse_text, nb::arg("text"), "Reads what str(graph) wrote.");
   module.def("is_compiling", &is_tracing, "True while this thread traces a function.");
-  module.def("is_traced", [](nb::handle object) { return is_tensor(object.ptr()) && is_traced_tensor(unpack(object.ptr())); },
-             nb::arg("tensor").none(), "True for a tensor that stands for a value of a trace, running or ended.");
+  module.def(
+      "is_traced", [](nb::handle object) { return is_tensor(object.ptr()) && is_traced_tensor(unpack(object.ptr())); },
+      nb::arg("tensor").none(), "True for a tensor that stands for a value of a trace, running or ended.");
   module.def("trace_counters", &counters, "How many operators were recorded, and how each found its shape.");
   module.def("reset_trace_counters", &reset_trace_counters);
+  module.def("native_counters", &native_counts, "Kernels compiled and run, and operators run in them and by ATen.");
+  module.def("reset_native_counters", &reset_native_counts);
   module.def("_set_library_folders", &set_library_folders, nb::arg("folders"));
 }
 

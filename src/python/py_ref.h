@@ -61,7 +61,8 @@ class PyRef {
   PyObject* object_ = nullptr;
 };
 
-// A reference that may be dropped on any thread, also after the interpreter has gone (then it is left to the process's end).
+// A reference that may be dropped on any thread, also after the interpreter has gone (then it is left to the process's
+// end).
 template <class T>
 std::shared_ptr<T> share_across_threads(T value) {
   return std::shared_ptr<T>(new T(std::move(value)), [](T* held) {

@@ -58,12 +58,18 @@ std::string describe(PyObject* object) {
 
 std::string describe(const Tree& tree) {
   switch (tree.kind) {
-    case TreeKind::Leaf: return "a tensor";
-    case TreeKind::List: return fmt::format("a list of {}", tree.children.size());
-    case TreeKind::Tuple: return fmt::format("a tuple of {}", tree.children.size());
-    case TreeKind::Dict: return fmt::format("a dict of {}", tree.children.size());
-    case TreeKind::Custom: return with_article(tree.text);
-    case TreeKind::Constant: break;
+    case TreeKind::Leaf:
+      return "a tensor";
+    case TreeKind::List:
+      return fmt::format("a list of {}", tree.children.size());
+    case TreeKind::Tuple:
+      return fmt::format("a tuple of {}", tree.children.size());
+    case TreeKind::Dict:
+      return fmt::format("a dict of {}", tree.children.size());
+    case TreeKind::Custom:
+      return with_article(tree.text);
+    case TreeKind::Constant:
+      break;
   }
   return tree.context ? describe(static_cast<PyRef*>(tree.context.get())->get()) : tree.text;
 }
@@ -88,9 +94,10 @@ class Flattener {
   Tree tensor(PyObject* object, const Path& path) {
     if (!is_exact_tensor(object)) {
       if (const char* method = overriding_method(Py_TYPE(object))) {
-        fail(fmt::format("{} is a {}, a tensor subclass with its own {}: it cannot be traced\n"
-                         "  try: pass the plain tensors inside it",
-                         path.str(), type_name(object), method));
+        fail(
+            fmt::format("{} is a {}, a tensor subclass with its own {}: it cannot be traced\n"
+                        "  try: pass the plain tensors inside it",
+                        path.str(), type_name(object), method));
       }
     }
     flat_.leaves.push_back(PyRef::borrow(object));
@@ -127,12 +134,14 @@ class Flattener {
 
   [[noreturn]] void refuse(PyObject* object, const Path& path) const {
     if (!returned_by_) {
-      fail(fmt::format("{} is {}, which cannot be an input of a traced function\n  try: pass the tensors it holds, or {}",
-                       path.str(), with_article(type_name(object)), kHowToRegister));
+      fail(fmt::format(
+          "{} is {}, which cannot be an input of a traced function\n  try: pass the tensors it holds, or {}",
+          path.str(), with_article(type_name(object)), kHowToRegister));
     }
-    fail(fmt::format("the traced function returns {} as {}, where only tensors, numbers, text, None and containers of "
-                     "them can stand\n  try: return the tensors it holds, or {}",
-                     with_article(type_name(object)), path.str(), kHowToRegister));
+    fail(
+        fmt::format("the traced function returns {} as {}, where only tensors, numbers, text, None and containers of "
+                    "them can stand\n  try: return the tensors it holds, or {}",
+                    with_article(type_name(object)), path.str(), kHowToRegister));
   }
 
   [[noreturn]] void fail(const std::string& message) const {
@@ -216,8 +225,9 @@ class Matcher {
 
   [[noreturn]] static void differ(const Tree& traced, PyObject* object, const Path& path) {
     const bool arguments = !path.parent && traced.kind == TreeKind::Tuple;
-    FS_REQUIRE(!arguments, InputMismatchError, "the function was traced with {} positional arguments, and is called with {}",
-               traced.children.size(), PyTuple_Size(object));
+    FS_REQUIRE(!arguments, InputMismatchError,
+               "the function was traced with {} positional arguments, and is called with {}", traced.children.size(),
+               PyTuple_Size(object));
     FS_RAISE(InputMismatchError, "{} was traced as {}, and is called with {}", path.str(), describe(traced),
              describe(object));
   }

@@ -14,8 +14,8 @@ struct Flat {
   Tree tree;
 };
 
-// Flattens arguments; paths in errors start with `root` ("args", "kwargs"). Throws TraceError naming the type and the path of
-// what cannot be an input, or what a registered flatten function raised.
+// Flattens arguments; paths in errors start with `root` ("args", "kwargs"). Throws TraceError naming the type and the
+// path of what cannot be an input, or what a registered flatten function raised.
 Flat flatten_input(PyObject* object, const char* root);
 // The same for what `function` returned: throws OutputTypeError and shows where the function returns.
 Flat flatten_result(PyObject* object, PyObject* function);
@@ -23,9 +23,9 @@ Flat flatten_result(PyObject* object, PyObject* function);
 // The nested value for `leaves`, taken from `next` onwards.
 PyRef unflatten(const Tree& tree, const std::vector<PyRef>& leaves, size_t& next);
 
-// Takes `object` apart along a tree made earlier and appends its tensors to `leaves`. Throws InputMismatchError with the
-// path, what was traced and what was given. `any_order` lets the outermost dict's keys come in any order, as keyword
-// arguments may.
+// Takes `object` apart along a tree made earlier and appends its tensors to `leaves`. Throws InputMismatchError with
+// the path, what was traced and what was given. `any_order` lets the outermost dict's keys come in any order, as
+// keyword arguments may.
 void flatten_like(const Tree& traced, PyObject* object, const char* root, bool any_order, std::vector<PyRef>& leaves);
 
 // A name for each leaf, as a graph's text may use it: `x`, `cfg_mask`, from the names of the root's children.

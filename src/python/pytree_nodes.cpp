@@ -95,7 +95,7 @@ PyRef build_deque(PyObject* type, PyObject* limit, PyRef children) {
 
 // `_make` does not go through a constructor the class may have changed.
 PyRef build_named_tuple(PyObject* type, PyObject*, PyRef children) {
-  return checked(PyObject_CallMethod(type, "_make", "O", children.get()));
+  return checked(PyObject_CallMethod(type, "_make", "(O)", children.get()));
 }
 
 // Torch's results with names (`torch.return_types.max`): the type's members tell the names, in order.
@@ -107,7 +107,9 @@ std::string structseq_step(PyObject* object, PyObject*, size_t index) {
   return fmt::format(".{}", text_of(PyTuple_GET_ITEM(names.get(), static_cast<Py_ssize_t>(index))));
 }
 
-PyRef build_structseq(PyObject* type, PyObject*, PyRef children) { return checked(PyObject_CallOneArg(type, children.get())); }
+PyRef build_structseq(PyObject* type, PyObject*, PyRef children) {
+  return checked(PyObject_CallOneArg(type, children.get()));
+}
 
 // Classes registered with torch.utils._pytree: a NodeDef holds their functions.
 PyObject* registry() {
@@ -148,7 +150,8 @@ std::string registered_step(PyObject* object, PyObject*, size_t index) {
   ErrorAside aside;
   PyRef definition = registered(reinterpret_cast<PyObject*>(Py_TYPE(object)));
   PyRef flatten = attribute(definition.get(), "flatten_with_keys_fn");
-  PyRef result = PyRef::steal(flatten && flatten.get() != Py_None ? PyObject_CallOneArg(flatten.get(), object) : nullptr);
+  PyRef result =
+      PyRef::steal(flatten && flatten.get() != Py_None ? PyObject_CallOneArg(flatten.get(), object) : nullptr);
   PyRef pairs = PyRef::steal(result ? PySequence_GetItem(result.get(), 0) : nullptr);
   PyRef pair = PyRef::steal(pairs ? PySequence_GetItem(pairs.get(), static_cast<Py_ssize_t>(index)) : nullptr);
   PyRef key = PyRef::steal(pair ? PySequence_GetItem(pair.get(), 0) : nullptr);
@@ -170,7 +173,8 @@ const NodeKind kList = {"list", TreeKind::List, take_sequence, build_list, index
 const NodeKind kTuple = {"tuple", TreeKind::Tuple, take_sequence, build_tuple, index_step};
 const NodeKind kDict = {"dict", TreeKind::Dict, take_dict, build_dict, dict_step};
 const NodeKind kOrderedDict = {"OrderedDict", TreeKind::Custom, take_dict, build_ordered_dict, dict_step};
-const NodeKind kDefaultDict = {"defaultdict", TreeKind::Custom, take_default_dict, build_default_dict, default_dict_step};
+const NodeKind kDefaultDict = {"defaultdict", TreeKind::Custom, take_default_dict, build_default_dict,
+                               default_dict_step};
 const NodeKind kDeque = {"deque", TreeKind::Custom, take_deque, build_deque, index_step};
 const NodeKind kNamedTuple = {"named tuple", TreeKind::Custom, take_sequence, build_named_tuple, field_step};
 const NodeKind kStructSeq = {"named tuple", TreeKind::Custom, take_sequence, build_structseq, structseq_step};
@@ -206,6 +210,7 @@ const NodeKind* kind_of(PyObject* object) {
   if (type == ordered_dict) return &kOrderedDict;
   if (type == default_dict) return &kDefaultDict;
   if (type == deque) return &kDeque;
+  if (is_torch_constant(object)) return nullptr;  // torch registers its Size, as a tuple
   if (registered(reinterpret_cast<PyObject*>(type))) return &kRegistered;
   if (PyTuple_Check(object)) {
     if (is_named_tuple(type)) return &kNamedTuple;

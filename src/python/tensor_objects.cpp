@@ -55,9 +55,7 @@ const char* overriding_method(PyTypeObject* type) {
   return nullptr;
 }
 
-PyRef wrap_dtype(at::ScalarType dtype) {
-  return PyRef::borrow(reinterpret_cast<PyObject*>(torch::getTHPDtype(dtype)));
-}
+PyRef wrap_dtype(at::ScalarType dtype) { return PyRef::borrow(reinterpret_cast<PyObject*>(torch::getTHPDtype(dtype))); }
 
 PyRef wrap_device(const at::Device& device) { return checked(THPDevice_New(device)); }
 

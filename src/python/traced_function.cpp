@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "compiler.h"
 #include "python/errors.h"
 #include "python/input_names.h"
 #include "python/pytree.h"
@@ -22,7 +23,8 @@ std::vector<at::Tensor> unpack_all(const std::vector<PyRef>& leaves) {
 
 // What the graph's text shows: nothing where all arguments are plain tensors, else the arguments with keywords last.
 Tree shown_inputs(const Tree& args, const Tree& kwargs) {
-  const bool plain = std::all_of(args.children.begin(), args.children.end(), [](const Tree& t) { return t.kind == TreeKind::Leaf; });
+  const bool plain =
+      std::all_of(args.children.begin(), args.children.end(), [](const Tree& t) { return t.kind == TreeKind::Leaf; });
   if (plain && kwargs.children.empty()) return Tree::leaf();
   Tree shown = args;
   if (!kwargs.children.empty()) shown.children.push_back(kwargs);
@@ -31,13 +33,17 @@ Tree shown_inputs(const Tree& args, const Tree& kwargs) {
 
 }  // namespace
 
-TracedFunction::TracedFunction(PyObject* function, PyObject* args, PyObject* kwargs, bool grad) : grad_(grad) {
+TracedFunction::TracedFunction(PyObject* function, PyObject* args, PyObject* kwargs, bool grad, bool native)
+    : grad_(grad) {
   watch_data_reads();
+  watch_assignments();
   SourceScope sources;
   with_torch_warnings([&] {
     Trace trace = record(function, args, kwargs);
     name_inputs(trace.joint.graph, function, args_tree_, kwargs_tree_);
-    executable_ = std::make_unique<Executable>(std::move(trace));
+    CompilerOptions options;
+    options.native = native;
+    executable_ = std::make_unique<Executable>(compile_trace(std::move(trace), options));
   });
 }
 
@@ -58,8 +64,8 @@ Trace TracedFunction::record(PyObject* function, PyObject* args, PyObject* kwarg
     GilRelease no_gil;
     backward();
   };
-  return trace([&](const std::vector<at::Tensor>& inputs) { return call_traced(function, given, inputs); }, unpack_all(given),
-               options);
+  return trace([&](const std::vector<at::Tensor>& inputs) { return call_traced(function, given, inputs); },
+               unpack_all(given), options);
 }
 
 FunctionResult TracedFunction::call_traced(PyObject* function, const std::vector<PyRef>& given,

@@ -14,7 +14,7 @@ namespace firesteel::python {
 // Traces `function` on these arguments. Throws what the function raised, or an error of ours with the user's line.
 class TracedFunction {
  public:
-  TracedFunction(PyObject* function, PyObject* args, PyObject* kwargs, bool grad);
+  TracedFunction(PyObject* function, PyObject* args, PyObject* kwargs, bool grad, bool native = false);
 
   // Checks the structure of the arguments, runs the graph, nests its results as the function did.
   PyRef call(PyObject* args, PyObject* kwargs) const;
@@ -24,7 +24,8 @@ class TracedFunction {
 
  private:
   Trace record(PyObject* function, PyObject* args, PyObject* kwargs);
-  FunctionResult call_traced(PyObject* function, const std::vector<PyRef>& given, const std::vector<at::Tensor>& inputs);
+  FunctionResult call_traced(PyObject* function, const std::vector<PyRef>& given,
+                             const std::vector<at::Tensor>& inputs);
 
   bool grad_;
   Tree args_tree_, kwargs_tree_;

@@ -8,7 +8,8 @@
 namespace firesteel::python {
 namespace {
 
-// What is known of one code object during a trace. It holds the code: an address may be used again once the code is gone.
+// What is known of one code object during a trace. It holds the code: an address may be used again once the code is
+// gone.
 struct CodeEntry {
   PyRef code;
   bool is_user = false;
@@ -69,7 +70,8 @@ SourceRef source_at(CodeEntry& entry, PyFrameObject* frame, PyCodeObject* code) 
   const int line = PyFrame_GetLineNumber(frame);
   SourceRef& of_line = entry.by_line[line];
   if (!of_line) {
-    of_line = std::make_shared<const SourceLocation>(SourceLocation{entry.file, std::string(text_of(code->co_name)), line});
+    of_line =
+        std::make_shared<const SourceLocation>(SourceLocation{entry.file, std::string(text_of(code->co_name)), line});
   }
   known = of_line;
   return known;
@@ -79,7 +81,8 @@ SourceRef source_at(CodeEntry& entry, PyFrameObject* frame, PyCodeObject* code) 
 
 bool is_library(std::string_view path) {
   const auto& folders = library_folders();
-  return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) { return path.starts_with(folder); });
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const std::string& folder) { return path.starts_with(folder); });
 }
 
 bool inside_trace() { return t_trace_caller != nullptr; }

@@ -18,8 +18,8 @@ void set_library_folders(std::vector<std::string> folders);
 // Installed as the source provider of the tracer.
 SourceRef user_source();
 
-// While one lives, lines are remembered by code object and instruction; the last one to go forgets them all, and with them
-// the code objects it kept alive.
+// While one lives, lines are remembered by code object and instruction; the last one to go forgets them all, and with
+// them the code objects it kept alive.
 class SourceScope {
  public:
   SourceScope();
@@ -33,8 +33,8 @@ class SourceScope {
 
 // A place in the user's program, as an error shows it.
 struct UserLine {
-  PyRef code;      // may be empty
-  PyRef globals;   // for linecache, where the source came from a loader
+  PyRef code;     // may be empty
+  PyRef globals;  // for linecache, where the source came from a loader
   std::string file, function;
   int line = 0;
   int instruction = -1;  // byte offset in the code; -1: no position to underline
@@ -52,7 +52,8 @@ std::vector<UserLine> user_lines(size_t limit);
 // Where a function of the user's returns: its one `return` line, or its first line where there are several.
 std::optional<UserLine> return_line(PyObject* function);
 
-// `  train.py:41  y = x.item()` and a line of carets under the expression where Python knows it; ends without a newline.
+// `  train.py:41  y = x.item()` and a line of carets under the expression where Python knows it; ends without a
+// newline.
 std::string show(const UserLine& line);
 
 // show() of the innermost user frame, then `inside: …` with the frames around it; empty without one. The GIL is held.

@@ -25,7 +25,8 @@ std::string source_text(const UserLine& where) {
   PyRef globals = where.globals ? where.globals : PyRef::borrow(Py_None);
   PyRef text;
   if (linecache) {
-    text = PyRef::steal(PyObject_CallMethod(linecache.get(), "getline", "siO", where.file.c_str(), where.line, globals.get()));
+    text = PyRef::steal(
+        PyObject_CallMethod(linecache.get(), "getline", "siO", where.file.c_str(), where.line, globals.get()));
   }
   std::string line(text_of(text.get()));
   PyErr_Clear();
@@ -40,7 +41,8 @@ size_t width(std::string_view text) {
   return count;
 }
 
-// The part of the line that the instruction covers, as byte offsets; empty where Python does not know or it is all of it.
+// The part of the line that the instruction covers, as byte offsets; empty where Python does not know or it is all of
+// it.
 std::pair<size_t, size_t> covered(const UserLine& where, const std::string& line, size_t indent) {
   if (!where.code || where.instruction < 0) return {0, 0};
   int first_line = 0, first = 0, last_line = 0, last = 0;

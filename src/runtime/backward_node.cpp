@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 #include "base/error.h"
 
@@ -49,10 +50,12 @@ torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_lis
   }
   if (!differentiable) return results;
   // create_graph=True: the gradients are right, but their own gradients would not be; say so when asked for.
-  auto delayed = make_autograd_node<torch::autograd::DelayedError>(
-      "`" + plan_->name + "` is compiled for first derivatives only: its gradients cannot be differentiated again",
-      static_cast<int64_t>(results.size()));
-  return delayed->apply(std::move(results));
+  auto refusal = make_autograd_node<torch::autograd::Error>(
+      "`" + plan_->name + "` is compiled for first derivatives only: its gradients cannot be differentiated again");
+  for (at::Tensor& result : results) {
+    if (result.defined() && (result.is_floating_point() || result.is_complex())) torch::autograd::set_history(result, refusal);
+  }
+  return results;
 }
 
 void BackwardNode::release_variables() {

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "runtime/backward_node.h"
 #include "runtime/program.h"
-#include "runtime/signature.h"
 #include "runtime/view_replay.h"
 
 namespace firesteel {
@@ -32,14 +31,6 @@ std::vector<const Value*> base_values(const Graph& graph, const OutputAlias& ali
   return bases;
 }
 
-// The forward part of a joint graph alone.
-Graph forward_only(const Joint& joint) {
-  Graph graph = joint.graph.clone();
-  graph.outputs.resize(joint.forward_outputs);
-  graph.output_aliases.resize(std::min(graph.output_aliases.size(), joint.forward_outputs));
-  return graph;
-}
-
 }  // namespace
 
 struct Executable::State {
@@ -48,17 +39,21 @@ struct Executable::State {
   bool has_backward = false;
   Signature signature;
   Program forward;
+  std::optional<Program> native_forward;
   std::shared_ptr<BackwardPlan> backward;
   std::vector<at::Tensor> captured;              // by position among the inputs after the arguments
   std::vector<int32_t> input_of_forward;         // forward graph input → argument index, or ~captured index
   std::vector<std::optional<ViewReplay>> views;  // one a result
 
-  State(Trace traced, Partitioned partitioned, bool with_backward, bool with_gradients)
+  State(Trace traced, Partitioned partitioned, bool with_backward, bool with_gradients, bool native)
       : trace(std::move(traced)),
         parts(std::move(partitioned)),
         has_backward(with_backward),
         signature(trace, with_gradients),
         forward(parts.forward) {
+    ProgramOptions options;
+    options.native = native;
+    if (native) native_forward.emplace(parts.forward, options);
     int32_t argument = 0;
     for (const Input& input : parts.forward.inputs) {
       if (input.role == InputRole::Argument) {
@@ -80,7 +75,7 @@ struct Executable::State {
     for (const Input& input : parts.backward.inputs) {
       if (input.role == InputRole::Tangent) tangents.push_back(input.value->type);
     }
-    backward = std::make_shared<BackwardPlan>(BackwardPlan{graph.name + "_backward", Program(parts.backward), std::move(tangents)});
+    backward = std::make_shared<BackwardPlan>(BackwardPlan{graph.name + "_backward", Program(parts.backward, options), std::move(tangents)});
   }
 
   std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& arguments) const {
@@ -160,16 +155,9 @@ std::vector<at::Tensor> Executable::State::finish(std::vector<at::Tensor> output
   return results;
 }
 
-Executable::Executable(Trace trace, const PartitionOptions& options) {
+Executable::Executable(Trace trace, Partitioned parts, bool native) {
   const bool has_backward = !trace.gradient_inputs.empty();
-  Partitioned parts;
-  if (has_backward) {
-    parts = partition(trace.joint, options);
-  } else {
-    parts.forward = forward_only(trace.joint);
-    parts.forward_outputs = trace.joint.forward_outputs;
-  }
-  state_ = std::make_unique<State>(std::move(trace), std::move(parts), has_backward, has_backward);
+  state_ = std::make_unique<State>(std::move(trace), std::move(parts), has_backward, has_backward, native);
 }
 Executable::~Executable() = default;
 Executable::Executable(Executable&&) noexcept = default;
@@ -178,15 +166,20 @@ std::vector<at::Tensor> Executable::operator()(const std::vector<at::Tensor>& ar
   if (!state_->signature.matches(arguments)) {
     FS_RAISE(InputMismatchError, "{}\n  try: trace again for these inputs", state_->signature.mismatch(arguments));
   }
+  return run(arguments);
+}
+
+std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments) const {
   const std::vector<at::Tensor> inputs = state_->forward_inputs(arguments);
   std::vector<at::Tensor> outputs;
   if (is_tracing()) {
-    // Inside another trace: the operators are recorded there, one by one, and differentiated there.
+    // Inside another trace: the operators are recorded there, one by one, and differentiated there if they are here.
+    at::AutoGradMode mode(c10::GradMode::is_enabled() && state_->has_backward);
     outputs = state_->forward.run(inputs);
   } else {
     {
       BelowAutograd below;
-      outputs = state_->forward.run(inputs);
+      outputs = (state_->native_forward ? *state_->native_forward : state_->forward).run(inputs);
     }
     if (state_->needs_gradients(inputs)) state_->attach_backward(outputs, inputs);
   }
@@ -195,10 +188,11 @@ std::vector<at::Tensor> Executable::operator()(const std::vector<at::Tensor>& ar
 }
 
 std::string Executable::mismatch(const std::vector<at::Tensor>& inputs) const { return state_->signature.mismatch(inputs); }
+const Signature& Executable::signature() const { return state_->signature; }
 const Graph& Executable::joint() const { return state_->trace.joint.graph; }
 const Graph& Executable::forward() const { return state_->parts.forward; }
 const Graph* Executable::backward() const { return state_->has_backward ? &state_->parts.backward : nullptr; }
 const Tree& Executable::input_tree() const { return state_->trace.joint.graph.input_tree; }
-const Tree& Executable::output_tree() const { return state_->trace.joint.graph.output_tree; }
+const Tree& Executable::output_tree() const { return state_->trace.result_tree; }
 
 }  // namespace firesteel

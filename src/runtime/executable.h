@@ -5,26 +5,31 @@
 
 #include "aot/trace.h"
 #include "partition/partition.h"
+#include "runtime/signature.h"
 
 namespace firesteel {
 
 class FIRESTEEL_API Executable {
  public:
-  // Partitions where the trace has a backward.
-  explicit Executable(Trace trace, const PartitionOptions& options = {});
+  // `parts`: the trace's joint graph cut in two; its forward alone where the trace has no backward.
+  // `native`: pointwise operators run in compiled kernels.
+  Executable(Trace trace, Partitioned parts, bool native = false);
   ~Executable();
   Executable(Executable&&) noexcept;
 
   // Flat inputs as traced (role Argument). Throws InputMismatchError naming the input, the fact and both values.
   std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& inputs) const;
+  // The same for inputs that `signature()` is known to match.
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) const;
   // The message that operator() would throw, or an empty string.
   std::string mismatch(const std::vector<at::Tensor>& inputs) const;
+  const Signature& signature() const;
 
   const Graph& joint() const;     // the whole trace
   const Graph& forward() const;   // the joint itself where there is no backward
   const Graph* backward() const;  // null where there is none
   const Tree& input_tree() const;
-  const Tree& output_tree() const;
+  const Tree& output_tree() const;  // of the results
 
  private:
   struct State;

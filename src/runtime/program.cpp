@@ -50,22 +50,67 @@ Program::Argument Program::lay_out(const Arg& arg, const c10::Argument& schema) 
   return argument;
 }
 
-Program::Program(const Graph& graph) {
-  auto slot_for = [&](const Value* value) {
-    return slot_of_.emplace(value, static_cast<int32_t>(slot_of_.size())).first->second;
-  };
+int32_t Program::slot_for(const Value* value) {
+  return slot_of_.emplace(value, static_cast<int32_t>(slot_of_.size())).first->second;
+}
+
+void Program::add_call(const Node& node) {
+  FS_CHECK(node.op.is_aten(), "only ATen operators can be run here, not `{}`", node.op.str());
+  Instruction instruction{*node.op.aten, nullptr, {}, node.returns, {}, {}};
+  const auto& schema = node.op.aten->schema().arguments();
+  for (size_t i = 0; i < node.args.size(); ++i) instruction.arguments.push_back(lay_out(node.args[i], schema[i]));
+  for (const auto& output : node.outputs) {
+    instruction.results.push_back(output->type.is_tensor() ? slot_for(output.get()) : kNoSlot);
+  }
+  instructions_.push_back(std::move(instruction));
+  ++each_run_.aten_ops;
+}
+
+void Program::add_kernel(const FusedGroup& group, KernelFunction function) {
+  Instruction instruction;
+  instruction.kernel = std::make_shared<const KernelCall>(group, function);
+  for (const Value* input : group.inputs) {
+    Argument argument;
+    argument.kind = Argument::Kind::Slot;
+    argument.slot = slot_of_.at(input);
+    instruction.arguments.push_back(std::move(argument));
+  }
+  for (const Value* output : group.outputs) instruction.results.push_back(slot_for(output));
+  instructions_.push_back(std::move(instruction));
+  each_run_.native_ops += group.nodes.size();
+  ++each_run_.kernels;
+}
+
+// Groups whose kernels could be compiled, and all other nodes as they are.
+void Program::add_fused(const Graph& graph, const FuseOptions& options) {
+  const std::vector<FusedGroup> groups = fuse(graph, options);
+  std::vector<const LoopKernel*> kernels;
+  for (const FusedGroup& group : groups) kernels.push_back(&group.kernel);
+  const std::vector<KernelFunction> functions = compile_kernels(kernels);
+  std::vector<const FusedGroup*> compiled;
+  std::unordered_map<const FusedGroup*, KernelFunction> function_of;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (!functions[i]) continue;
+    compiled.push_back(&groups[i]);
+    function_of.emplace(&groups[i], functions[i]);
+  }
+  for (const FusedStep& step : schedule(graph, compiled)) {
+    if (step.group) {
+      add_kernel(*step.group, function_of.at(step.group));
+    } else {
+      add_call(*step.node);
+    }
+  }
+}
+
+Program::Program(const Graph& graph, const ProgramOptions& options) {
   for (const Input& input : graph.inputs) slot_for(input.value.get());
   input_count_ = graph.inputs.size();
   instructions_.reserve(graph.nodes.size());
-  for (const auto& node : graph.nodes) {
-    FS_CHECK(node->op.is_aten(), "only ATen operators can be run here, not `{}`", node->op.str());
-    Instruction instruction{*node->op.aten, {}, node->returns, {}, {}};
-    const auto& schema = node->op.aten->schema().arguments();
-    for (size_t i = 0; i < node->args.size(); ++i) instruction.arguments.push_back(lay_out(node->args[i], schema[i]));
-    for (const auto& output : node->outputs) {
-      instruction.results.push_back(output->type.is_tensor() ? slot_for(output.get()) : kNoSlot);
-    }
-    instructions_.push_back(std::move(instruction));
+  if (options.native && can_compile_kernels()) {
+    add_fused(graph, options.fuse);
+  } else {
+    for (const auto& node : graph.nodes) add_call(*node);
   }
   for (const Arg& output : graph.outputs) {
     outputs_.push_back({output.kind == Arg::Kind::Value ? slot_of_.at(output.value) : kNoSlot, false});
@@ -103,7 +148,21 @@ void Program::mark_last_uses() {
   }
 }
 
+void Program::execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots) {
+  c10::SmallVector<const at::Tensor*, 16> inputs;
+  for (const Argument& argument : instruction.arguments) inputs.push_back(&slots[argument.slot]);
+  c10::SmallVector<at::Tensor, 8> outputs(instruction.results.size());
+  instruction.kernel->run({inputs.data(), inputs.size()}, {outputs.data(), outputs.size()});
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (instruction.results[i] != kNoSlot) slots[instruction.results[i]] = std::move(outputs[i]);
+  }
+  for (const Argument& argument : instruction.arguments) {
+    if (argument.last_use) slots[argument.slot].reset();
+  }
+}
+
 void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack) const {
+  if (instruction.kernel) return execute_kernel(instruction, slots);
   for (const Argument& argument : instruction.arguments) {
     switch (argument.kind) {
       case Argument::Kind::Constant:
@@ -134,7 +193,7 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
       }
     }
   }
-  instruction.op.callBoxed(stack);
+  instruction.op->callBoxed(stack);
   size_t result = 0;
   for (size_t r = 0; r < instruction.returns.size(); ++r) {
     c10::IValue& value = stack[r];
@@ -145,7 +204,7 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
     }
     std::vector<at::Tensor> list = value.toTensorVector();
     FS_CHECK(static_cast<int32_t>(list.size()) == instruction.returns[r].list_count, "`{}` gave {} tensors instead of {}",
-             instruction.op.schema().name(), list.size(), instruction.returns[r].list_count);
+             instruction.op->schema().name(), list.size(), instruction.returns[r].list_count);
     for (at::Tensor& tensor : list) {
       const int32_t slot = instruction.results[result++];
       if (slot != kNoSlot) slots[slot] = std::move(tensor);
@@ -162,6 +221,7 @@ std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs) const {
   torch::jit::Stack stack;
   stack.reserve(32);
   for (const Instruction& instruction : instructions_) execute(instruction, slots, stack);
+  count_run(each_run_);
   std::vector<at::Tensor> results;
   results.reserve(outputs_.size());
   for (const Output& output : outputs_) {

@@ -1,20 +1,29 @@
 // A graph made ready to run: operators with their arguments laid out, values in slots, each freed at its last use.
 #pragma once
 
+#include "fuse/fusion.h"
 #include "graph/graph.h"
+#include "runtime/kernel_call.h"
+#include "runtime/run_counters.h"
 
 namespace firesteel {
 
-class Program {
+struct ProgramOptions {
+  bool native = false;  // fuse pointwise operators into compiled kernels; what has no kernel stays with ATen
+  FuseOptions fuse;
+};
+
+class FIRESTEEL_API Program {
  public:
   // Copies what it needs; the graph need not outlive it.
-  explicit Program(const Graph& graph);
+  explicit Program(const Graph& graph, const ProgramOptions& options = {});
 
   // Inputs in the graph's order. Results in the order of the graph's outputs; undefined where an output is None.
   // Runs in whatever autograd and autocast state the caller has set.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const;
 
   size_t input_count() const { return input_count_; }
+  const RunCounters& each_run() const { return each_run_; }  // what one run does
 
  private:
   static constexpr int32_t kNoSlot = -1;
@@ -27,8 +36,10 @@ class Program {
     std::vector<int32_t> slots;
     c10::IValue constant;
   };
+  // An operator or a kernel. A kernel's arguments are slots, each in one place only.
   struct Instruction {
-    c10::OperatorHandle op;
+    std::optional<c10::OperatorHandle> op;
+    std::shared_ptr<const KernelCall> kernel;
     std::vector<Argument> arguments;
     std::vector<Return> returns;
     std::vector<int32_t> results;  // slot a result, kNoSlot where nobody reads it
@@ -39,15 +50,21 @@ class Program {
     bool last_use = false;
   };
 
+  int32_t slot_for(const Value* value);
   Argument lay_out(const Arg& arg, const c10::Argument& schema) const;
+  void add_call(const Node& node);
+  void add_kernel(const FusedGroup& group, KernelFunction function);
+  void add_fused(const Graph& graph, const FuseOptions& options);
   void mark_last_uses();
   void execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack) const;
+  static void execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots);
 
   size_t input_count_ = 0;
   size_t slot_count_ = 0;
   std::unordered_map<const Value*, int32_t> slot_of_;  // while being built
   std::vector<Instruction> instructions_;
   std::vector<Output> outputs_;
+  RunCounters each_run_;
 };
 
 }  // namespace firesteel

@@ -246,7 +246,6 @@ class RandomJoint : public JointBuilder {
     const std::vector<Value*> early = pool_;
     pool_.insert(pool_.end(), tangents.begin(), tangents.end());
     phase = Phase::Backward;
-    // Few enough reads of the forward that every mode has something to choose.
     grow(4 + pick(14));
 
     std::vector<Arg> results, gradients;

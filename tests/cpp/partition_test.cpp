@@ -262,7 +262,6 @@ TEST(Partition, RandomGraphsRunAsTheJointDoes) {
   }
   EXPECT_LT(saved[1], saved[0]);
   EXPECT_LT(saved[2], saved[1]);
-  RecordProperty("saved_none", static_cast<int>(saved[0]));
 }
 
 // Never a timed test: the figure is printed for whoever measures.

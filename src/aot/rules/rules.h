@@ -7,9 +7,10 @@ namespace firesteel {
 
 c10::ArrayRef<ShapeRuleEntry> normalization_rules();
 c10::ArrayRef<ShapeRuleEntry> convolution_rules();
+c10::ArrayRef<ShapeRuleEntry> factory_rules();
 
 inline std::vector<c10::ArrayRef<ShapeRuleEntry>> rule_groups() {
-  return {normalization_rules(), convolution_rules()};
+  return {normalization_rules(), convolution_rules(), factory_rules()};
 }
 
 }  // namespace firesteel

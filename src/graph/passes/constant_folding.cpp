@@ -40,7 +40,8 @@ class ConstantFolder {
  private:
   void find_constant(const Node& node) {
     // Uninitialized memory is no constant.
-    bool constant = is_pure(node) && !node.outputs.empty() && node.op.aten->operator_name().name.find("empty") == std::string::npos;
+    bool constant =
+        is_pure(node) && !node.outputs.empty() && node.op.aten->operator_name().name.find("empty") == std::string::npos;
     bool reads = false;
     node.each_input([&](const Value* value) {
       constant = constant && constant_.count(value->def);
@@ -87,7 +88,8 @@ class ConstantFolder {
       return nullptr;  // the graph raises it when run, as eager does
     }
     bool as_recorded = tensors.size() == node.outputs.size();
-    for (size_t i = 0; as_recorded && i < tensors.size(); i++) as_recorded = has_type(tensors[i], node.outputs[i]->type);
+    for (size_t i = 0; as_recorded && i < tensors.size(); i++)
+      as_recorded = has_type(tensors[i], node.outputs[i]->type);
     if (!as_recorded) return nullptr;
     return &(results_[&node] = std::move(tensors));
   }
@@ -110,7 +112,9 @@ class ConstantFolder {
   // Captured tensors stand before tangents and saved values; output aliases count inputs, so they move along.
   void insert_inputs(std::vector<Input> captured) {
     auto& inputs = graph_.inputs;
-    auto is_late = [](const Input& input) { return input.role == InputRole::Tangent || input.role == InputRole::Saved; };
+    auto is_late = [](const Input& input) {
+      return input.role == InputRole::Tangent || input.role == InputRole::Saved;
+    };
     auto place = std::find_if(inputs.begin(), inputs.end(), is_late);
     auto position = static_cast<int32_t>(place - inputs.begin());
     for (OutputAlias& alias : graph_.output_aliases) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -10,12 +11,14 @@ namespace firesteel {
 namespace {
 
 // Views that always share their first argument's memory. Others (`reshape`, `contiguous`, `to`) may copy.
-constexpr std::array<std::string_view, 31> kSureViews = {
-    "_conj",  "_neg_view",  "_reshape_alias", "_unsafe_view", "alias",     "as_strided",       "chunk",        "detach",
-    "diagonal", "expand",   "expand_as",      "lift_fresh",   "mT",        "movedim",          "narrow",       "numpy_T",
-    "permute",  "select",   "slice",          "split",        "split_with_sizes", "squeeze",   "swapaxes",     "swapdims",
-    "t",        "transpose", "unbind",        "unfold",       "unsqueeze", "view",             "view_as",
-};
+constexpr auto kSureViews = std::to_array<std::string_view>({
+    "_conj",   "_neg_view", "_reshape_alias",   "_unsafe_view", "alias",     "as_strided",
+    "chunk",   "detach",    "diagonal",         "expand",       "expand_as", "lift_fresh",
+    "mT",      "movedim",   "narrow",           "numpy_T",      "permute",   "select",
+    "slice",   "split",     "split_with_sizes", "squeeze",      "swapaxes",  "swapdims",
+    "t",       "transpose", "unbind",           "unfold",       "unsqueeze", "view",
+    "view_as",
+});
 
 bool is_sure_view(const c10::FunctionSchema& schema) {
   std::string_view name = schema.name();
@@ -23,17 +26,36 @@ bool is_sure_view(const c10::FunctionSchema& schema) {
   return std::find(kSureViews.begin(), kSureViews.end(), name.substr(6)) != kSureViews.end();
 }
 
-// A composite without annotations may still hand back a view (`broadcast_tensors`, `einsum`, `dropout` when evaluating).
+// A composite without annotations may still hand back a view (`broadcast_tensors`, `einsum`, `dropout` when
+// evaluating).
 bool may_hide_views(const c10::OperatorHandle& op) {
   return op_facts(op).is_view || op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
 
+// The alias sets of an argument or return; those of a list stand on its elements.
+void collect_sets(const c10::AliasInfo& alias, std::unordered_set<c10::Symbol>& sets) {
+  sets.insert(alias.beforeSets().begin(), alias.beforeSets().end());
+  for (const c10::AliasInfo& contained : alias.containedTypes()) collect_sets(contained, sets);
+}
+
 bool share_a_set(const c10::Argument& a, const c10::Argument& b) {
   if (!a.alias_info() || !b.alias_info()) return false;
-  for (const c10::Symbol& set : a.alias_info()->beforeSets()) {
-    if (b.alias_info()->beforeSets().count(set)) return true;
+  std::unordered_set<c10::Symbol> sets_of_a, sets_of_b;
+  collect_sets(*a.alias_info(), sets_of_a);
+  collect_sets(*b.alias_info(), sets_of_b);
+  return std::any_of(sets_of_a.begin(), sets_of_a.end(),
+                     [&](const c10::Symbol& set) { return sets_of_b.count(set) > 0; });
+}
+
+// The arguments whose memory a return may share; where the annotation matches none, all of them.
+std::vector<size_t> aliased_arguments(const c10::FunctionSchema& schema, const c10::Argument& result, bool hidden) {
+  std::vector<size_t> all(schema.arguments().size()), matched;
+  std::iota(all.begin(), all.end(), 0);
+  if (!result.alias_info()) return hidden ? all : matched;
+  for (size_t i : all) {
+    if (share_a_set(result, schema.arguments()[i])) matched.push_back(i);
   }
-  return false;
+  return matched.empty() ? all : matched;
 }
 
 }  // namespace
@@ -74,7 +96,8 @@ MemoryRelations::MemoryRelations(const Graph& graph) {
 
 void MemoryRelations::add_node(const Node& node) {
   if (!node.op.is_aten()) {
-    for (const auto& output : node.outputs) node.each_input([&](const Value* input) { join(output.get(), input, false); });
+    for (const auto& output : node.outputs)
+      node.each_input([&](const Value* input) { join(output.get(), input, false); });
     return;
   }
   const c10::FunctionSchema& schema = node.op.aten->schema();
@@ -84,9 +107,7 @@ void MemoryRelations::add_node(const Node& node) {
   for (size_t r = 0; r < node.returns.size(); r++) {
     const c10::Argument& result = schema.returns()[r];
     size_t count = node.returns[r].list_count < 0 ? 1 : node.returns[r].list_count;
-    for (size_t i = 0; i < node.args.size(); i++) {
-      bool related = result.alias_info() ? share_a_set(result, schema.arguments()[i]) : hidden;
-      if (!related) continue;
+    for (size_t i : aliased_arguments(schema, result, hidden)) {
       for (size_t o = next; o < next + count; o++) {
         node.args[i].each_value([&](const Value* input) { join(node.outputs[o].get(), input, sure && i == 0); });
       }
@@ -117,7 +138,9 @@ size_t MemoryRelations::index(const Value* value) const {
   return found->second;
 }
 
-const MemoryRelations::Group& MemoryRelations::group(const Value* value) const { return groups_[may_.root(index(value))]; }
+const MemoryRelations::Group& MemoryRelations::group(const Value* value) const {
+  return groups_[may_.root(index(value))];
+}
 
 bool MemoryRelations::escapes(const Value* value) const { return group(value).escapes(); }
 

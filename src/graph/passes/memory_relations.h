@@ -1,7 +1,7 @@
 // Which values share memory, and whether one value may take the place of another.
 //
-// Callers may write to a graph's outputs and inputs afterwards, so a pass must keep memory that eager keeps apart apart:
-// an output may neither start to share memory with an input or another output, nor stop.
+// Callers may write to a graph's outputs and inputs afterwards, so a pass must keep memory that eager keeps apart
+// apart: an output may neither start to share memory with an input or another output, nor stop.
 #pragma once
 
 #include <unordered_map>
@@ -53,7 +53,7 @@ class Replacements {
  public:
   void add(const Value* from, Value* to) { to_.emplace(from, to); }
   bool empty() const { return to_.empty(); }
-  void apply(Node& node) const;        // before the node is looked at
+  void apply(Node& node) const;               // before the node is looked at
   void apply_to_results(Graph& graph) const;  // outputs and mutations, at the end
 
  private:

@@ -23,7 +23,8 @@ bool run_pass(std::string_view name, Graph& graph) {
   for (const Pass& pass : all_passes()) {
     if (pass.name != name) continue;
     bool changed = pass.run(graph);
-    if (auto rule = broken_rule(graph)) FS_RAISE(InternalError, "pass {} broke graph '{}': {}", name, graph.name, *rule);
+    if (auto rule = broken_rule(graph))
+      FS_RAISE(InternalError, "pass {} broke graph '{}': {}", name, graph.name, *rule);
     return changed;
   }
   FS_RAISE(InternalError, "there is no pass named '{}'", name);

@@ -9,9 +9,9 @@
 namespace firesteel {
 
 // function (and name), what it does.
-#define FIRESTEEL_PASSES(X)                                                          \
-  X(dead_code, "drops pure nodes whose results nobody uses")                         \
-  X(common_subexpressions, "computes equal pure expressions once")                   \
+#define FIRESTEEL_PASSES(X)                                                           \
+  X(dead_code, "drops pure nodes whose results nobody uses")                          \
+  X(common_subexpressions, "computes equal pure expressions once")                    \
   X(constant_folding, "computes small constant expressions now, drops x*1 and alike") \
   X(view_simplification, "joins chains of views, drops views and copies that change nothing")
 

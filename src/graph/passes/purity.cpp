@@ -4,7 +4,9 @@
 namespace firesteel {
 namespace {
 
-bool is_false(const Arg* arg) { return arg && arg->kind == Arg::Kind::Const && arg->constant.isBool() && !arg->constant.toBool(); }
+bool is_false(const Arg* arg) {
+  return arg && arg->kind == Arg::Kind::Const && arg->constant.isBool() && !arg->constant.toBool();
+}
 
 // Batch normalization updates its running statistics, but not in evaluation, nor where there are none.
 bool updates_statistics(const Node& node) {

@@ -30,7 +30,9 @@ std::optional<double> uniform_number(const Arg& arg) {
 }
 
 bool is_one(std::optional<double> value) { return value && *value == 1; }
-bool is_zero(std::optional<double> value, bool negative) { return value && *value == 0 && std::signbit(*value) == negative; }
+bool is_zero(std::optional<double> value, bool negative) {
+  return value && *value == 0 && std::signbit(*value) == negative;
+}
 
 // The operand that the node gives back unchanged, if it does; the caller compares the types.
 Value* unchanged_operand(const Node& node) {

@@ -46,7 +46,7 @@ std::optional<Permutation> permutation_of(const Node& node) {
   auto rank = static_cast<int64_t>(input->type.sizes.size());
   Permutation order(rank);
   std::iota(order.begin(), order.end(), 0);
-  if (is_op(node, "t", "")) {
+  if (is_op(node, "t", "") && rank <= 2) {
     std::reverse(order.begin(), order.end());
     return order;
   }
@@ -60,7 +60,10 @@ std::optional<Permutation> permutation_of(const Node& node) {
     return std::nullopt;
   auto dims = node.args[1].constant.toIntVector();
   if (static_cast<int64_t>(dims.size()) != rank) return std::nullopt;
-  for (int64_t i = 0; i < rank; i++) order[i] = dims[i] < 0 ? dims[i] + rank : dims[i];
+  for (int64_t i = 0; i < rank; i++) {
+    order[i] = dims[i] < 0 ? dims[i] + rank : dims[i];
+    if (order[i] < 0 || order[i] >= rank) return std::nullopt;
+  }
   return order;
 }
 
@@ -69,7 +72,7 @@ bool skip_permutation(Node& node) {
   const Node* inner = first_input(node)->def;
   auto outer_order = permutation_of(node);
   auto inner_order = outer_order && inner ? permutation_of(*inner) : std::nullopt;
-  if (!inner_order) return false;
+  if (!inner_order || inner_order->size() != outer_order->size()) return false;
   c10::List<int64_t> joined;
   for (int64_t dim : *outer_order) joined.push_back((*inner_order)[dim]);
   static const auto permute = c10::Dispatcher::singleton().findSchemaOrThrow("aten::permute", "");
@@ -95,7 +98,8 @@ bool skip_reshape(Node& node) {
   auto sizes = numbers(from.sizes), strides = numbers(from.strides);
   auto new_sizes = numbers(to.sizes), new_strides = numbers(to.strides);
   bool direct = from.is_contiguous() && to.strides == contiguous_strides(to.sizes);
-  if (sizes && strides && new_sizes && new_strides) direct = at::detail::computeStride(*sizes, *strides, *new_sizes) == new_strides;
+  if (sizes && strides && new_sizes && new_strides)
+    direct = at::detail::computeStride(*sizes, *strides, *new_sizes) == new_strides;
   if (!direct) return false;
   node.args[0] = first_input(*inner);
   return true;
@@ -123,18 +127,36 @@ bool is_absent_or_strided(const Arg* arg) {
           arg->constant.toInt() == static_cast<int64_t>(c10::Layout::Strided));
 }
 
-// Whether equal types of input and output mean equal elements: true of views that keep the storage offset, and of copies.
+// Whether equal types of input and output mean equal elements: true of views that keep the storage offset, and of
+// copies.
 bool is_identity_for_equal_types(const Node& node) {
-  static constexpr std::array<std::string_view, 18> kNames = {
-      "_unsafe_view", "alias",   "clone",   "contiguous", "detach",  "expand",  "expand_as", "flatten",   "lift_fresh",
-      "lift_fresh_copy", "permute", "ravel", "reshape",   "squeeze", "t",       "transpose", "view",      "view_as",
-  };
+  static constexpr auto kNames = std::to_array<std::string_view>({
+      "_unsafe_view",
+      "alias",
+      "clone",
+      "contiguous",
+      "detach",
+      "expand",
+      "expand_as",
+      "flatten",
+      "lift_fresh",
+      "lift_fresh_copy",
+      "permute",
+      "ravel",
+      "reshape",
+      "squeeze",
+      "t",
+      "transpose",
+      "view",
+      "view_as",
+  });
   if (is_aten_op(node, "_to_copy") || is_aten_op(node, "to"))
     return is_absent_or_false(find_arg(node, "pin_memory")) && is_absent_or_strided(find_arg(node, "layout"));
   if (is_op(node, "slice", "Tensor")) {
     // With as many elements as before a slice takes them all; an empty one may have moved its offset.
     const auto& sizes = node.outputs[0]->type.sizes;
-    return std::none_of(sizes.begin(), sizes.end(), [](const Dim& size) { return size == Dim(0) || !size.is_number(); });
+    return std::none_of(sizes.begin(), sizes.end(),
+                        [](const Dim& size) { return size == Dim(0) || !size.is_number(); });
   }
   if (is_op(node, "view", "dtype")) return true;
   std::string_view name = node.op.aten->operator_name().name;
@@ -153,8 +175,7 @@ bool view_simplification(Graph& graph) {
     if (!is_pure(*node) || !first_input(*node) || node->outputs.size() != 1) continue;
     Value* output = node->outputs[0].get();
     if (!output->type.is_tensor()) continue;
-    bool joined = skip_permutation(*node) || skip_reshape(*node) || skip_expand(*node);
-    changed |= joined;
+    while (skip_permutation(*node) || skip_reshape(*node) || skip_expand(*node)) changed = true;
     Value* input = first_input(*node);
     if (!(output->type == input->type) || !is_identity_for_equal_types(*node)) continue;
     if (!memory.may_replace(output, input)) continue;

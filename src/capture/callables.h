@@ -1,0 +1,61 @@
+// What capture knows of the callables it meets: torch's functions by identity, builtins by rule, and its own objects.
+#pragma once
+
+#include <string>
+
+#include "capture/capture.h"
+
+namespace firesteel::capture {
+
+// A compiled function or a nonstrict one: objects of Firesteel's own types.
+bool is_own_callable(PyObject* object);
+// The Python callable inside a compiled function, with `self` where it was a bound method; null for others.
+PyObject* compiled_callable(PyObject* object);
+// The function under @nonstrict_trace; null for others.
+PyObject* nonstrict_callable(PyObject* object);
+
+bool is_nn_module(PyObject* object);
+
+// A function of torch that becomes one node, with the name the graph shows; null for others.
+const std::string* torch_leaf(PyObject* callable);
+// The function itself where it is called through a tensor (`x.sin` bound): the method of the class.
+PyRef unbound_method(PyObject* bound);
+// Functions of torch that must not be called on stand-ins; the text says why. Null for others.
+const char* forbidden_leaf(PyObject* callable);
+// An operator of torch.ops.
+bool is_torch_op(PyObject* object);
+
+// A function of the operator module, by name: `add`, `getitem`.
+PyObject* operator_function(const char* name);
+
+// How a tensor's attribute is read.
+enum class TensorAttribute { Unknown, Constant, View };
+TensorAttribute tensor_attribute_kind(PyObject* name);
+
+// The rule for a builtin function or type; null for others.
+using BuiltinRule = PyRef (*)(Capture& capture, PyObject* callable, CallArgs& args);
+BuiltinRule builtin_rule(PyObject* callable);
+
+// Methods of lists, dicts, strings and the like.
+PyRef call_container_method(Capture& capture, PyMethodDescrObject* method, CallArgs& args);
+bool has_container_methods(PyTypeObject* type);
+
+// nn.Module.__getattr__ as torch defines it: parameters, buffers, modules, in this order.
+PyObject* module_getattr();
+
+// ---- the interpreter's view of Python's protocols (calls.cpp, attributes.cpp, protocols.cpp)
+PyRef call(Capture& capture, PyObject* callable, CallArgs args);
+PyRef load_attribute(Capture& capture, PyObject* object, PyObject* name);
+// Empty where there is none.
+PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name);
+// As LOAD_METHOD has it: the function with `self` apart where it is a plain method.
+PyRef load_method(Capture& capture, PyObject* object, PyObject* name, bool& takes_self);
+bool is_true(Capture& capture, PyObject* value);
+PyRef get_iterator(Capture& capture, PyObject* value);
+PyRef get_item(Capture& capture, PyObject* object, PyObject* key);
+void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value);
+Py_ssize_t length_of(Capture& capture, PyObject* object);
+// Calls a method that the object's class defines in Python (`__len__`); stops where it is anything else.
+PyRef call_special(Capture& capture, PyObject* object, const char* name, std::vector<PyRef> args = {});
+
+}  // namespace firesteel::capture

@@ -1,0 +1,103 @@
+// The state of a capture: stopping, guards, and what is held.
+#include "capture/capture.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "python/constants.h"
+#include "python/errors.h"
+#include "python/user_frames.h"
+
+namespace firesteel::capture {
+namespace {
+
+constexpr size_t kFramesShown = 16;
+
+std::string first_line(std::string text) { return text.substr(0, text.find('\n')); }
+
+void add_place(Break& found) {
+  python::ErrorAside aside;
+  const std::vector<python::UserLine> lines = python::user_lines(kFramesShown);
+  if (lines.empty()) return;
+  found.place = python::show(lines.front());
+  for (size_t i = lines.size(); i-- > 1;) {
+    const std::string file = std::filesystem::path(lines[i].file).filename().string();
+    found.inside += fmt::format("{}{} ({}:{})", found.inside.empty() ? "" : " → ", lines[i].function, file, lines[i].line);
+  }
+}
+
+}  // namespace
+
+PyRef interned(const char* text) { return python::checked(PyUnicode_InternFromString(text)); }
+
+PyRef CallArgs::tuple() const {
+  PyRef result = python::checked(PyTuple_New(static_cast<Py_ssize_t>(positional())));
+  for (size_t i = 0; i < positional(); ++i) PyTuple_SET_ITEM(result.get(), i, PyRef(values[i]).release());
+  return result;
+}
+
+PyRef CallArgs::dict() const {
+  if (!keyword_count()) return {};
+  PyRef result = python::checked(PyDict_New());
+  for (size_t i = 0; i < keyword_count(); ++i) {
+    python::check(PyDict_SetItem(result.get(), PyTuple_GET_ITEM(keywords.get(), i), values[positional() + i].get()) == 0);
+  }
+  return result;
+}
+
+PyRef CallArgs::call(PyObject* callable) const {
+  std::vector<PyObject*> raw(values.size() + 1);
+  for (size_t i = 0; i < values.size(); ++i) raw[i + 1] = values[i].get();
+  return python::checked(
+      PyObject_Vectorcall(callable, raw.data() + 1, positional() | PY_VECTORCALL_ARGUMENTS_OFFSET, keywords.get()));
+}
+
+void Capture::stop(BreakReason reason, std::string detail) {
+  Break found{reason, std::move(detail), {}, {}};
+  add_place(found);
+  throw found;
+}
+
+void Capture::stop_for_python_error() {
+  if (!PyErr_Occurred()) stop(BreakReason::Internal, "an error without an exception");
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) python::throw_python_error();
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyRef type_ref = PyRef::steal(type), value_ref = PyRef::steal(value), traceback_ref = PyRef::steal(traceback);
+  const std::string name = reinterpret_cast<PyTypeObject*>(type)->tp_name;
+  PyRef text = PyRef::steal(PyObject_Str(value));
+  if (!text) PyErr_Clear();
+  const std::string message = first_line(std::string(python::text_of(text.get())));
+  if (name.ends_with("DataDependentError")) stop(BreakReason::DataDependent, message);
+  stop(BreakReason::Exception, fmt::format("{}: {}", name, message));
+}
+
+void Capture::add_guard(Guard guard) {
+  PyObject* key = guard.kind == GuardKind::Absent ? guard.expected.get() : nullptr;
+  if (guard.other) key = const_cast<PyObject*>(reinterpret_cast<const PyObject*>(guard.other));
+  if (guarded_.emplace(guard.kind, guard.source, key).second) guards.push_back(std::move(guard));
+}
+
+void Capture::guard_class_attribute(PyTypeObject* type, PyObject* name, PyObject* found) {
+  auto& watched = classes_[type];
+  if (!watched) {
+    watched = std::make_shared<guards::ClassAttributes>();
+    watched->type = PyRef::borrow(reinterpret_cast<PyObject*>(type));
+    Guard guard{GuardKind::ClassAttributes};
+    guard.attributes = watched;
+    guards.push_back(std::move(guard));
+  }
+  for (const auto& [known, value] : watched->found) {
+    if (known.get() == name) return;
+  }
+  watched->found.emplace_back(PyRef::borrow(name), PyRef::borrow(found));
+}
+
+PyRef Capture::made(PyRef object) {
+  if (made_.insert(object.get()).second) held_.push_back(object);
+  return object;
+}
+
+}  // namespace firesteel::capture

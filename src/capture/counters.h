@@ -1,0 +1,27 @@
+// What compiled functions have done so far, for tests and for people who wonder. Guarded by the GIL.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "capture/break_reasons.h"
+
+namespace firesteel::capture {
+
+struct Counters {
+  static constexpr size_t kReasons = 0
+#define X(name, id, what, why, next) +1
+      FIRESTEEL_BREAK_REASONS(X)
+#undef X
+      ;
+  uint64_t captured = 0;  // frames that became an entry to run
+  uint64_t hits = 0;      // calls that an entry served
+  uint64_t misses = 0;    // calls that none did
+  std::array<uint64_t, kReasons> fallbacks{};  // calls that ran eagerly, by reason
+};
+inline Counters& counters() {
+  static Counters all;
+  return all;
+}
+
+}  // namespace firesteel::capture

@@ -1,0 +1,54 @@
+/* Frames of CPython 3.11. */
+#define Py_BUILD_CORE 1
+#include "capture/cpython/frame_shim.h"
+
+#include "internal/pycore_frame.h"
+#include "internal/pycore_interp.h"
+
+_Static_assert(PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000, "this file is for CPython 3.11");
+_Static_assert(sizeof(_PyCFrame) <= sizeof(FsLink), "FsLink is too small");
+
+int fs_can_capture(void) { return 1; }
+
+PyCodeObject* fs_frame_code(FsFrame* frame) { return frame->f_code; }
+PyObject* fs_frame_function(FsFrame* frame) { return (PyObject*)frame->f_func; }
+PyObject* fs_frame_globals(FsFrame* frame) { return frame->f_globals; }
+PyObject* fs_frame_builtins(FsFrame* frame) { return frame->f_builtins; }
+PyObject** fs_frame_locals(FsFrame* frame) { return frame->localsplus; }
+
+int fs_frame_is_fresh(PyThreadState* state, FsFrame* frame) {
+  const int special = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
+  return frame->owner == FRAME_OWNED_BY_THREAD && !(frame->f_code->co_flags & special) && (frame->f_code->co_flags & CO_OPTIMIZED) &&
+         frame->prev_instr == _PyCode_CODE(frame->f_code) - 1 && frame->stacktop == frame->f_code->co_nlocalsplus &&
+         !state->cframe->use_tracing;
+}
+
+void fs_frame_link(PyThreadState* state, FsFrame* frame, FsLink* link) {
+  _PyCFrame* own = (_PyCFrame*)link;
+  own->use_tracing = state->cframe->use_tracing;
+  own->previous = state->cframe;
+  own->current_frame = frame;
+  frame->previous = state->cframe->current_frame;
+  frame->is_entry = true;
+  state->cframe = own;
+}
+
+void fs_frame_unlink(PyThreadState* state, FsFrame* frame, FsLink* link) {
+  _PyCFrame* own = (_PyCFrame*)link;
+  state->cframe = own->previous;
+  /* Tracing may have been switched on while the frame ran. */
+  state->cframe->use_tracing = own->use_tracing;
+}
+
+void fs_frame_set_instruction(FsFrame* frame, int index) { frame->prev_instr = _PyCode_CODE(frame->f_code) + index; }
+void fs_frame_rewind(FsFrame* frame) { frame->prev_instr = _PyCode_CODE(frame->f_code) - 1; }
+
+/* The caller clears the frame; its stack was never used. */
+PyObject* fs_frame_finish(PyThreadState* state, FsFrame* frame, PyObject* value) { return value; }
+
+int fs_wants_break(PyThreadState* state) { return *(volatile int*)&state->interp->ceval.eval_breaker; }
+
+PyObject* fs_instance_dict(PyObject* object) {
+  PyObject** place = _PyObject_GetDictPtr(object);
+  return place ? *place : NULL;
+}

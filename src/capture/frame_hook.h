@@ -1,0 +1,20 @@
+// The transient frame hook: set for one call of one function on one thread, gone as soon as its frame was seen.
+#pragma once
+
+#include <functional>
+
+#include "capture/cpython/frame_shim.h"
+
+namespace firesteel::capture {
+
+// Runs the frame and gives back what its caller is to get (or null with an error), as a PEP 523 function does.
+using FrameTaker = std::function<PyObject*(PyThreadState* state, FsFrame* frame)>;
+
+// Calls a Python function so that its own frame goes to `taker`; `taken` says whether it did. It does not where the
+// arguments do not fit the function, or where some other tool was in between.
+PyObject* call_hooked(PyObject* function, PyObject* const* args, size_t count, PyObject* keywords, const FrameTaker& taker, bool& taken);
+
+// Runs a frame as CPython would have.
+PyObject* run_frame(PyThreadState* state, FsFrame* frame);
+
+}  // namespace firesteel::capture

@@ -1,0 +1,140 @@
+// Instructions that decide what runs next: jumps, loops, calls, returns.
+#include <fmt/format.h>
+
+#include "capture/callables.h"
+#include "capture/frame_interpreter.h"
+#include "python/errors.h"
+
+namespace firesteel::capture {
+
+using python::checked;
+
+void FrameInterpreter::jump_forward(int arg) { next_ += arg; }
+
+void FrameInterpreter::jump_backward(int arg) {
+  serve_interrupts();
+  next_ -= arg;
+}
+
+void FrameInterpreter::pop_jump_forward_if_true(int arg) { jump_if(is_true(capture_, pop().get()), arg); }
+void FrameInterpreter::pop_jump_forward_if_false(int arg) { jump_if(!is_true(capture_, pop().get()), arg); }
+void FrameInterpreter::pop_jump_backward_if_true(int arg) {
+  serve_interrupts();
+  jump_if(is_true(capture_, pop().get()), -arg);
+}
+void FrameInterpreter::pop_jump_backward_if_false(int arg) {
+  serve_interrupts();
+  jump_if(!is_true(capture_, pop().get()), -arg);
+}
+void FrameInterpreter::pop_jump_forward_if_none(int arg) { jump_if(pop().get() == Py_None, arg); }
+void FrameInterpreter::pop_jump_forward_if_not_none(int arg) { jump_if(pop().get() != Py_None, arg); }
+void FrameInterpreter::pop_jump_backward_if_none(int arg) { jump_if(pop().get() == Py_None, -arg); }
+void FrameInterpreter::pop_jump_backward_if_not_none(int arg) { jump_if(pop().get() != Py_None, -arg); }
+
+void FrameInterpreter::jump_if_true_or_pop(int arg) {
+  const bool jumps = is_true(capture_, top().get());
+  jump_if(jumps, arg);
+  if (!jumps) pop();
+}
+
+void FrameInterpreter::jump_if_false_or_pop(int arg) {
+  const bool jumps = !is_true(capture_, top().get());
+  jump_if(jumps, arg);
+  if (!jumps) pop();
+}
+
+void FrameInterpreter::get_iter(int) {
+  PyRef value = pop();
+  push(get_iterator(capture_, value.get()));
+}
+
+void FrameInterpreter::for_iter(int arg) {
+  PyObject* iterator = top().get();
+  if (!capture_.is_made(iterator)) capture_.stop(BreakReason::Write, "stepping an iterator");
+  PyRef item = PyRef::steal(Py_TYPE(iterator)->tp_iternext(iterator));
+  if (item) {
+    push(capture_.adopt(std::move(item)));
+    return;
+  }
+  if (PyErr_Occurred()) {
+    if (!PyErr_ExceptionMatches(PyExc_StopIteration)) python::throw_python_error();
+    PyErr_Clear();
+  }
+  pop();
+  next_ += arg;
+}
+
+void FrameInterpreter::kw_names(int arg) { keywords_ = PyRef::borrow(PyTuple_GET_ITEM(code_->co_consts, arg)); }
+
+void FrameInterpreter::call_(int arg) {
+  CallArgs args;
+  args.keywords = std::exchange(keywords_, {});
+  args.values = pop_many(arg);
+  PyRef callable = pop();
+  // Under it a method found by LOAD_METHOD, whose `self` stands in the callable's place; or nothing.
+  if (PyRef method = pop()) {
+    args.values.insert(args.values.begin(), std::move(callable));
+    callable = std::move(method);
+  }
+  if (callable.get() == reinterpret_cast<PyObject*>(&PySuper_Type) && args.values.empty()) {
+    push(make_super());
+    return;
+  }
+  push(call(capture_, callable.get(), std::move(args)));
+}
+
+// `super()` looks at the frame for its class and its object: a method's first parameter and the cell the compiler adds.
+PyRef FrameInterpreter::make_super() {
+  for (int i = 0; i < code_->co_nlocalsplus && code_->co_argcount > 0; ++i) {
+    if (python::text_of(PyTuple_GET_ITEM(code_->co_localsplusnames, i)) != "__class__") continue;
+    load_deref(i);
+    PyRef type = pop();
+    // A parameter that an inner function uses lives in a cell.
+    PyCell_Check(locals_[0].get()) ? load_deref(0) : load_fast(0);
+    PyRef self = pop();
+    PyRef made = checked(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PySuper_Type), type.get(), self.get(), nullptr));
+    return capture_.made(std::move(made));
+  }
+  capture_.stop(BreakReason::Value, "super() outside a method");
+}
+
+void FrameInterpreter::call_function_ex(int arg) {
+  PyRef keywords = arg & 1 ? pop() : PyRef();
+  PyRef positional = pop();
+  PyRef callable = pop();
+  pop();  // the place of a method's self
+  CallArgs args;
+  PyRef items = unpacked(positional.get());
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) args.values.push_back(PyRef::borrow(PyList_GET_ITEM(items.get(), i)));
+  if (keywords) {
+    if (!is_mapping(keywords.get())) capture_.stop(BreakReason::Value, fmt::format("`**` of a {}", Py_TYPE(keywords.get())->tp_name));
+    capture_.consult(keywords.get());
+    args.keywords = checked(PySequence_Tuple(keywords.get()));
+    Py_ssize_t position = 0;
+    PyObject* value = nullptr;
+    while (PyDict_Next(keywords.get(), &position, nullptr, &value)) args.values.push_back(capture_.adopt(PyRef::borrow(value)));
+    if (PyTuple_GET_SIZE(args.keywords.get()) == 0) args.keywords = {};
+  }
+  push(call(capture_, callable.get(), std::move(args)));
+}
+
+void FrameInterpreter::make_function(int arg) {
+  PyRef code = pop();
+  PyRef made = checked(PyFunction_New(code.get(), fs_frame_globals(frame_)));
+  auto* function = reinterpret_cast<PyFunctionObject*>(made.get());
+  // A new function has none of these.
+  if (arg & 8) function->func_closure = pop().release();
+  if (arg & 4) function->func_annotations = pop().release();
+  if (arg & 2) function->func_kwdefaults = pop().release();
+  if (arg & 1) function->func_defaults = pop().release();
+  push(capture_.made(std::move(made)));
+}
+
+void FrameInterpreter::return_value(int) {
+  returned_ = pop();
+  done_ = true;
+}
+
+void FrameInterpreter::raise_varargs(int) { capture_.stop(BreakReason::Exception, "the code raises here"); }
+
+}  // namespace firesteel::capture

@@ -1,0 +1,293 @@
+// Reading what existed before the call: every value is guarded where it was found, real tensors become stand-ins.
+#include <fmt/format.h>
+
+#include "aot/trace.h"
+#include "capture/capture.h"
+#include "capture/callables.h"
+#include "python/constants.h"
+#include "python/errors.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+bool is_fixed_object(PyObject* object) {
+  return PyType_Check(object) || PyModule_Check(object) || PyCFunction_Check(object) || Py_IS_TYPE(object, &PyMethodDescr_Type) ||
+         Py_IS_TYPE(object, &PyWrapperDescr_Type) || Py_IS_TYPE(object, &PyClassMethodDescr_Type) ||
+         Py_IS_TYPE(object, &PyProperty_Type) || is_own_callable(object);
+}
+
+const c10::TensorImpl* impl_of(PyObject* tensor) { return python::unpack(tensor).unsafeGetTensorImpl(); }
+
+Type tensor_type(const at::Tensor& tensor) {
+  Type type = Type::tensor(tensor.scalar_type(), tensor.device(), {tensor.sizes().begin(), tensor.sizes().end()},
+                           {tensor.strides().begin(), tensor.strides().end()});
+  type.requires_grad = tensor.requires_grad();
+  return type;
+}
+
+std::string input_name(const Source* source) {
+  std::string name = source->str();
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
+  }
+  if (!name.empty() && std::isdigit(static_cast<unsigned char>(name[0]))) name = "v" + name;
+  return name;
+}
+
+}  // namespace
+
+bool is_guardable_constant(PyObject* object) {
+  if (PyLong_CheckExact(object) || PyBool_Check(object) || PyFloat_CheckExact(object) || PyUnicode_CheckExact(object) ||
+      PyComplex_CheckExact(object) || PyBytes_CheckExact(object)) {
+    return true;
+  }
+  // Everything else that counts as a constant and is no subclass of these: None, dtypes, sizes, enum members, ranges.
+  if (PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || PyComplex_Check(object) ||
+      PyBytes_Check(object) || PyAnySet_Check(object)) {
+    return false;
+  }
+  return python::is_plain_constant(object);
+}
+
+bool is_sequence(PyObject* object) { return PyList_CheckExact(object) || PyTuple_CheckExact(object); }
+
+bool is_mapping(PyObject* object) {
+  return PyDict_CheckExact(object) || (PyDict_Check(object) && std::string_view(Py_TYPE(object)->tp_name) == "collections.OrderedDict");
+}
+
+const Source* Capture::source_of(PyObject* object) const {
+  auto found = provenance_.find(object);
+  return found == provenance_.end() ? nullptr : found->second;
+}
+
+const Source* Capture::need_source(PyObject* object) {
+  const Source* source = source_of(object);
+  if (!source) stop(BreakReason::Origin, fmt::format("a {}", Py_TYPE(object)->tp_name));
+  return source;
+}
+
+void Capture::remember(PyObject* object, const Source* source) {
+  auto [found, is_new] = provenance_.try_emplace(object, source);
+  if (is_new) {
+    held_.push_back(PyRef::borrow(object));
+  } else if (found->second != source && !is_fixed_object(object) && !PyFunction_Check(object)) {
+    // Guards hang on the first way only: the second must lead to the same object.
+    Guard guard{GuardKind::Same, source};
+    guard.other = found->second;
+    add_guard(std::move(guard));
+  }
+}
+
+PyRef Capture::admit(PyObject* value, const Source* source) {
+  if (python::is_tensor(value)) return tensor_at(value, source);
+  if (is_guardable_constant(value)) {
+    add_guard({GuardKind::Constant, source, PyRef::borrow(value)});
+    return PyRef::borrow(value);
+  }
+  if (is_made(value)) return PyRef::borrow(value);
+  if (is_fixed_object(value)) {
+    add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
+  } else if (PyFunction_Check(value)) {
+    auto* function = reinterpret_cast<PyFunctionObject*>(value);
+    add_guard({GuardKind::Code, source, python::checked(PyTuple_Pack(2, function->func_code, function->func_globals))});
+  } else {
+    add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)))});
+  }
+  remember(value, source);
+  if (PyMethod_Check(value)) {
+    admit(PyMethod_GET_FUNCTION(value), sources.step(source, AccessKind::MethodFunction));
+    admit(PyMethod_GET_SELF(value), sources.step(source, AccessKind::MethodSelf));
+  }
+  return PyRef::borrow(value);
+}
+
+PyRef Capture::adopt(PyRef value) {
+  PyObject* object = value.get();
+  if (python::is_tensor(object)) {
+    if (is_stand_in(object)) return value;
+    return tensor_at(object, need_source(object));
+  }
+  if (const Source* source = source_of(object)) return admit(object, source);
+  return value;
+}
+
+void Capture::add_input(PyObject* real, PyRef fake, const Source* source, InputRole role) {
+  Value* value = graph.add_input(tensor_type(python::unpack(real)), role, input_name(source));
+  if (role == InputRole::Captured) graph.inputs.back().captured = python::unpack(real);
+  values_[impl_of(fake.get())] = value;
+  input_sources.push_back(source);
+  Guard guard{GuardKind::Tensor, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(real)))};
+  guard.tensor = std::make_shared<guards::TensorFacts>(python::unpack(real));
+  add_guard(std::move(guard));
+  held_.push_back(PyRef::borrow(real));
+  fakes_.emplace(real, std::move(fake));
+}
+
+void Capture::add_argument(PyObject* tensor, const Source* source) {
+  arguments.push_back(PyRef::borrow(tensor));
+  input_sources.push_back(source);
+}
+
+void Capture::enter(const std::vector<at::Tensor>& stand_ins) {
+  const std::vector<const Source*> given = std::exchange(input_sources, {});
+  for (size_t i = 0; i < stand_ins.size(); ++i) {
+    PyObject* real = arguments[i].get();
+    auto [found, is_new] = provenance_.try_emplace(real, given[i]);
+    if (is_new) {
+      PyRef fake = python::wrap_as(stand_ins[i], Py_TYPE(real), real);
+      add_input(real, std::move(fake), given[i], InputRole::Argument);
+      continue;
+    }
+    // The same tensor again keeps its place among the inputs.
+    graph.add_input(tensor_type(python::unpack(real)), InputRole::Argument, input_name(given[i]));
+    input_sources.push_back(given[i]);
+    Guard guard{GuardKind::Same, given[i]};
+    guard.other = found->second;
+    add_guard(std::move(guard));
+  }
+  constexpr size_t kFew = 8;  // for more the executable's own check has to do
+  for (size_t i = 0; i < arguments.size() && arguments.size() <= kFew; ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      if (arguments[i].get() == arguments[k].get()) continue;
+      Guard guard{GuardKind::Distinct, given[i]};
+      guard.other = given[k];
+      add_guard(std::move(guard));
+    }
+  }
+}
+
+PyRef Capture::tensor_at(PyObject* real, const Source* source) {
+  if (is_stand_in(real)) return PyRef::borrow(real);
+  if (!python::is_exact_tensor(real)) stop(BreakReason::TensorKind, fmt::format("a {}", Py_TYPE(real)->tp_name));
+  if (!guards::is_plain_real(python::unpack(real))) {
+    stop(BreakReason::TensorKind, is_traced_tensor(python::unpack(real)) ? "a tensor of another trace" : "a tensor that is not dense");
+  }
+  remember(real, source);
+  auto found = fakes_.find(real);
+  if (found != fakes_.end()) return found->second;
+  // The graph holds this very tensor, so the way to it must keep leading here.
+  add_guard({GuardKind::Identity, source, PyRef::borrow(real)});
+  PyRef fake = python::wrap_as(stand_in_for(python::unpack(real)), Py_TYPE(real), real);
+  add_input(real, fake, source, InputRole::Captured);
+  return fake;
+}
+
+void Capture::guard_length(PyObject* container) {
+  const Source* source = source_of(container);
+  if (!source) return;
+  Guard guard{GuardKind::Length, source};
+  guard.number = PyObject_Length(container);
+  python::check(guard.number >= 0);
+  add_guard(std::move(guard));
+}
+
+void Capture::consult(PyObject* container) {
+  const Source* source = source_of(container);
+  if (!source || !consulted_.insert(container).second) return;
+  auto child = [&](PyObject* value, const Source* at) {
+    if (is_guardable_constant(value)) {
+      add_guard({GuardKind::Constant, at, PyRef::borrow(value)});
+    } else if (!is_made(value) && !(python::is_tensor(value) && is_stand_in(value))) {
+      remember(value, at);
+    }
+  };
+  if (is_sequence(container)) {
+    guard_length(container);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) {
+      child(PySequence_Fast_GET_ITEM(container, i), sources.item(source, i));
+    }
+    return;
+  }
+  if (!is_mapping(container)) stop(BreakReason::Value, fmt::format("a {} is looked at as a whole", Py_TYPE(container)->tp_name));
+  PyRef keys = python::checked(PySequence_Tuple(container));
+  add_guard({GuardKind::Keys, source, keys});
+  Py_ssize_t position = 0;
+  PyObject *key = nullptr, *value = nullptr;
+  while (PyDict_Next(container, &position, &key, &value)) {
+    if (!is_guardable_constant(key)) stop(BreakReason::Value, fmt::format("a dict with a {} as a key is read", Py_TYPE(key)->tp_name));
+    child(value, sources.item(source, key));
+  }
+}
+
+bool Capture::is_deep_constant(PyObject* value) {
+  if (is_guardable_constant(value)) return true;
+  if (PyType_Check(value)) return true;
+  if (is_sequence(value)) {
+    consult(value);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      if (!is_deep_constant(PySequence_Fast_GET_ITEM(value, i))) return false;
+    }
+    return true;
+  }
+  if (PySet_CheckExact(value) && is_made(value)) return true;
+  if (!is_mapping(value)) return false;
+  consult(value);
+  Py_ssize_t position = 0;
+  PyObject *key = nullptr, *item = nullptr;
+  while (PyDict_Next(value, &position, &key, &item)) {
+    if (!is_guardable_constant(key) || !is_deep_constant(item)) return false;
+  }
+  return true;
+}
+
+PyRef Capture::substitute(PyObject* value) {
+  if (python::is_tensor(value)) return adopt(PyRef::borrow(value));
+  if (is_sequence(value)) {
+    consult(value);
+    const Py_ssize_t size = PySequence_Fast_GET_SIZE(value);
+    PyRef items = python::checked(PyTuple_New(size));
+    bool changed = false;
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      PyRef item = substitute(PySequence_Fast_GET_ITEM(value, i));
+      changed = changed || item.get() != PySequence_Fast_GET_ITEM(value, i);
+      PyTuple_SET_ITEM(items.get(), i, item.release());
+    }
+    if (!changed) return PyRef::borrow(value);
+    return PyTuple_CheckExact(value) ? items : python::checked(PySequence_List(items.get()));
+  }
+  if (is_mapping(value)) {
+    consult(value);
+    PyRef copy = python::checked(PyObject_CallMethod(value, "copy", nullptr));
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr, *item = nullptr;
+    bool changed = false;
+    while (PyDict_Next(value, &position, &key, &item)) {
+      PyRef replaced = substitute(item);
+      changed = changed || replaced.get() != item;
+      python::check(PyDict_SetItem(copy.get(), key, replaced.get()) == 0);
+    }
+    return changed ? copy : PyRef::borrow(value);
+  }
+  return PyRef::borrow(value);
+}
+
+void Capture::consult_module(PyObject* module, const Source* source) {
+  PyObject* dict = guards::instance_dict(module);
+  if (!dict || !consulted_.insert(module).second) return;
+  const Source* dict_source = sources.step(source, AccessKind::InstanceDict);
+  Py_ssize_t position = 0;
+  PyObject *key = nullptr, *value = nullptr;
+  while (PyDict_Next(dict, &position, &key, &value)) {
+    const Source* at = sources.item(dict_source, key);
+    admit(value, at);
+    if (!is_mapping(value)) continue;
+    consult(value);
+    Py_ssize_t inner = 0;
+    PyObject *name = nullptr, *held = nullptr;
+    while (PyDict_Next(value, &inner, &name, &held)) {
+      PyRef item = admit(held, sources.item(at, name));
+      if (is_nn_module(item.get())) consult_module(item.get(), sources.item(at, name));
+    }
+  }
+}
+
+bool Capture::is_stand_in(PyObject* tensor) const { return is_traced_tensor(python::unpack(tensor)) && values_.count(impl_of(tensor)) != 0; }
+
+Value* Capture::value_of(PyObject* tensor) {
+  auto found = values_.find(impl_of(tensor));
+  if (found == values_.end()) stop(BreakReason::Origin, "a tensor");
+  return found->second;
+}
+
+}  // namespace firesteel::capture

@@ -1,0 +1,229 @@
+// The two ways to run a captured graph.
+#include "capture/runner.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "python/errors.h"
+#include "python/pytree.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::checked;
+
+constexpr std::pair<std::string_view, Backend> kBackends[] = {
+#define X(name, text, what) {text, Backend::name},
+    FIRESTEEL_BACKENDS(X)
+#undef X
+};
+
+PyRef nested(const Tree& tree, std::vector<PyRef> leaves) {
+  if (tree.kind == TreeKind::Leaf) return std::move(leaves.at(0));
+  size_t next = 0;
+  return python::unflatten(tree, leaves, next);
+}
+
+// ---- eager
+
+// Where a call finds one of its arguments: a slot, a constant, or a nest of both.
+struct Operand {
+  int32_t slot = -1;
+  bool last_use = false;
+  PyRef constant;
+  std::unique_ptr<Tree> tree;
+  std::vector<int32_t> leaves;
+};
+
+struct Call {
+  PyRef callable;
+  std::vector<Operand> operands;
+  size_t positional = 0;
+  PyRef keywords;
+  struct Result {
+    std::vector<Py_ssize_t> way;
+    int32_t slot;
+  };
+  std::vector<Result> results;
+  std::vector<int32_t> frees;
+};
+
+PyRef follow(PyRef value, const std::vector<Py_ssize_t>& way) {
+  for (Py_ssize_t step : way) {
+    if (PyDict_Check(value.get())) value = checked(PyDict_Values(value.get()));
+    value = checked(PySequence_GetItem(value.get(), step));
+  }
+  return value;
+}
+
+class EagerRunner final : public Runner {
+ public:
+  EagerRunner(const Graph& graph, std::vector<uint32_t> inputs) : inputs_(std::move(inputs)) {
+    std::unordered_map<const Value*, int32_t> slots;
+    for (const Input& input : graph.inputs) slots.emplace(input.value.get(), static_cast<int32_t>(slots.size()));
+    for (const auto& node : graph.nodes) {
+      const auto& recorded = *static_cast<const TorchCall*>(node->op.callee.get());
+      Call& call = calls_.emplace_back();
+      call.callable = recorded.callable;
+      call.positional = recorded.args.children.size();
+      std::vector<int32_t> leaves;
+      node->each_input([&](const Value* value) { leaves.push_back(slots.at(value)); });
+      size_t next = 0;
+      for (const Tree* side : {&recorded.args, &recorded.kwargs}) {
+        for (const Tree& child : side->children) call.operands.push_back(operand(child, leaves, next));
+      }
+      if (!recorded.kwargs.children.empty()) call.keywords = keyword_names(recorded.kwargs);
+      for (size_t i = 0; i < node->outputs.size(); ++i) {
+        const auto slot = static_cast<int32_t>(slots.size());
+        slots.emplace(node->outputs[i].get(), slot);
+        call.results.push_back({recorded.results[i], slot});
+      }
+    }
+    for (const Arg& output : graph.outputs) outputs_.push_back(slots.at(output.value));
+    tree_ = graph.output_tree;
+    slot_count_ = slots.size();
+    plan_frees();
+  }
+
+  PyRef run(PyObject* const* given) const override {
+    std::vector<PyRef> slots(slot_count_);
+    for (size_t i = 0; i < inputs_.size(); ++i) slots[i] = PyRef::borrow(given[inputs_[i]]);
+    for (const Call& call : calls_) execute(call, slots);
+    std::vector<PyRef> leaves;
+    leaves.reserve(outputs_.size());
+    for (int32_t slot : outputs_) leaves.push_back(slots[slot]);
+    return nested(tree_, std::move(leaves));
+  }
+
+ private:
+  static Operand operand(const Tree& tree, const std::vector<int32_t>& leaves, size_t& next) {
+    Operand made;
+    if (tree.kind == TreeKind::Leaf) {
+      made.slot = leaves.at(next++);
+    } else if (tree.kind == TreeKind::Constant) {
+      made.constant = *static_cast<PyRef*>(tree.context.get());
+    } else {
+      made.tree = std::make_unique<Tree>(tree);
+      for (size_t i = tree.leaf_count(); i-- > 0;) made.leaves.push_back(leaves.at(next++));
+    }
+    return made;
+  }
+
+  static PyRef keyword_names(const Tree& kwargs) {
+    PyRef names = checked(PyTuple_New(static_cast<Py_ssize_t>(kwargs.keys.size())));
+    for (size_t i = 0; i < kwargs.keys.size(); ++i) {
+      PyTuple_SET_ITEM(names.get(), i, PyUnicode_InternFromString(kwargs.keys[i].c_str()));
+    }
+    return names;
+  }
+
+  // Each slot is let go after its last use, so that memory is freed as eager frees it.
+  void plan_frees() {
+    std::vector<bool> kept(slot_count_, false);
+    for (int32_t slot : outputs_) kept[slot] = true;
+    for (size_t i = calls_.size(); i-- > 0;) {
+      Call& call = calls_[i];
+      auto use = [&](int32_t slot) {
+        if (!kept[slot]) call.frees.push_back(slot);
+        kept[slot] = true;
+      };
+      for (const Call::Result& result : call.results) use(result.slot);
+      for (const Operand& operand : call.operands) {
+        if (operand.slot >= 0) use(operand.slot);
+        for (int32_t slot : operand.leaves) use(slot);
+      }
+    }
+  }
+
+  static void execute(const Call& call, std::vector<PyRef>& slots) {
+    c10::SmallVector<PyObject*, 8> raw{nullptr};
+    std::vector<PyRef> made;
+    for (const Operand& operand : call.operands) {
+      if (operand.slot >= 0) {
+        raw.push_back(slots[operand.slot].get());
+      } else if (!operand.tree) {
+        raw.push_back(operand.constant.get());
+      } else {
+        std::vector<PyRef> leaves;
+        for (int32_t slot : operand.leaves) leaves.push_back(slots[slot]);
+        size_t next = 0;
+        raw.push_back(made.emplace_back(python::unflatten(*operand.tree, leaves, next)).get());
+      }
+    }
+    PyRef result = checked(PyObject_Vectorcall(call.callable.get(), raw.data() + 1, call.positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                               call.keywords.get()));
+    for (const Call::Result& wanted : call.results) slots[wanted.slot] = wanted.way.empty() ? result : follow(result, wanted.way);
+    for (int32_t slot : call.frees) slots[slot] = {};
+  }
+
+  std::vector<uint32_t> inputs_;
+  std::vector<Call> calls_;
+  std::vector<int32_t> outputs_;
+  Tree tree_;
+  size_t slot_count_ = 0;
+};
+
+// ---- aot_eager
+
+class AotRunner final : public Runner {
+ public:
+  AotRunner(Executable executable, std::vector<uint32_t> inputs) : executable_(std::move(executable)), inputs_(std::move(inputs)) {}
+
+  PyRef run(PyObject* const* slots) const override {
+    std::vector<at::Tensor> inputs;
+    inputs.reserve(inputs_.size());
+    for (uint32_t slot : inputs_) inputs.push_back(python::unpack(slots[slot]));
+    std::vector<at::Tensor> results;
+    try {
+      python::with_torch_warnings([&] {
+        python::GilRelease no_gil;
+        results = executable_(inputs);
+      });
+    } catch (...) {
+      python::set_python_error(std::current_exception());
+      PyObject* type = PyErr_Occurred();
+      if (!type || !std::string_view(reinterpret_cast<PyTypeObject*>(type)->tp_name).ends_with("InputMismatchError")) {
+        python::throw_python_error();
+      }
+      PyErr_Clear();
+      return {};
+    }
+    if (executable_.output_tree().kind == TreeKind::Leaf) return python::wrap(results.at(0));
+    std::vector<PyRef> leaves;
+    leaves.reserve(results.size());
+    for (const at::Tensor& result : results) leaves.push_back(python::wrap(result));
+    return nested(executable_.output_tree(), std::move(leaves));
+  }
+
+  std::string aten_text() const override { return executable_.joint().str(); }
+
+ private:
+  Executable executable_;
+  std::vector<uint32_t> inputs_;
+};
+
+}  // namespace
+
+std::optional<Backend> backend_named(std::string_view name) {
+  for (const auto& [text, backend] : kBackends) {
+    if (text == name) return backend;
+  }
+  return std::nullopt;
+}
+
+std::string backend_names() {
+  std::string names;
+  for (const auto& [text, backend] : kBackends) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", text);
+  return names;
+}
+
+std::unique_ptr<Runner> make_eager_runner(const Graph& graph, std::vector<uint32_t> inputs) {
+  return std::make_unique<EagerRunner>(graph, std::move(inputs));
+}
+std::unique_ptr<Runner> make_aot_runner(Executable executable, std::vector<uint32_t> inputs) {
+  return std::make_unique<AotRunner>(std::move(executable), std::move(inputs));
+}
+
+}  // namespace firesteel::capture

@@ -1,0 +1,191 @@
+// Which of torch's functions become one node: those torch itself lists as overridable, and the factories.
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "capture/callables.h"
+#include "python/errors.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::checked;
+
+constexpr auto kFactories = std::to_array<const char*>(
+    {"arange", "as_tensor", "empty", "empty_strided", "eye", "full", "linspace", "logspace", "ones", "rand", "randint", "randn",
+     "randperm", "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros"});
+
+// Methods that only tell what a tensor is; torch does not list them as overridable.
+constexpr auto kQueries = std::to_array<const char*>(
+    {"stride", "is_contiguous", "element_size", "numel", "nelement", "dim", "ndimension", "get_device", "size", "has_names", "is_set_to"});
+
+struct Forbidden {
+  const char* name;
+  const char* why;
+};
+// Methods that read data, reach behind the dispatcher, or leave something behind on a tensor.
+constexpr auto kForbidden = std::to_array<Forbidden>({
+    {"item", "reads a tensor's data"},
+    {"tolist", "reads a tensor's data"},
+    {"numpy", "reads a tensor's data"},
+    {"__array__", "reads a tensor's data"},
+    {"__bool__", "reads a tensor's data"},
+    {"__int__", "reads a tensor's data"},
+    {"__float__", "reads a tensor's data"},
+    {"__index__", "reads a tensor's data"},
+    {"__complex__", "reads a tensor's data"},
+    {"__contains__", "reads a tensor's data"},
+    {"__repr__", "reads a tensor's data"},
+    {"__format__", "reads a tensor's data"},
+    {"data_ptr", "reads a tensor's address"},
+    {"storage", "reaches a tensor's memory"},
+    {"untyped_storage", "reaches a tensor's memory"},
+    {"storage_offset", "reaches a tensor's memory"},
+    {"__dlpack__", "reaches a tensor's memory"},
+    {"__deepcopy__", "copies a tensor with its history"},
+    {"__reduce_ex__", "pickles a tensor"},
+    {"__setstate__", "pickles a tensor"},
+    {"backward", "runs autograd's engine"},
+    {"register_hook", "leaves a hook on a tensor"},
+    {"register_post_accumulate_grad_hook", "leaves a hook on a tensor"},
+    {"retain_grad", "leaves a mark on a tensor"},
+    {"requires_grad_", "changes a tensor's place in autograd"},
+    {"detach_", "changes a tensor's place in autograd"},
+    {"set_", "gives a tensor other memory"},
+    {"resize_", "gives a tensor other memory"},
+    {"resize_as_", "gives a tensor other memory"},
+    {"share_memory_", "moves a tensor's memory"},
+    {"pin_memory", "moves a tensor's memory"},
+    {"apply_", "runs Python on a tensor's data"},
+    {"map_", "runs Python on a tensor's data"},
+    {"map2_", "runs Python on a tensor's data"},
+    {"new", "makes a tensor of unknown content"},
+    {"from_numpy", "reaches an array's memory"},
+    {"frombuffer", "reaches a buffer's memory"},
+    {"from_file", "reads a file"},
+});
+
+constexpr auto kConstantAttributes = std::to_array<std::string_view>(
+    {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cuda", "is_cpu", "itemsize", "nbytes", "is_sparse",
+     "is_quantized", "is_nested", "is_mkldnn", "is_mps", "is_xpu", "names"});
+constexpr auto kViewAttributes = std::to_array<std::string_view>({"T", "mT", "H", "mH", "real", "imag"});
+
+struct Leaves {
+  std::unordered_map<PyObject*, std::string> names;
+  std::unordered_map<PyObject*, const char*> forbidden;
+  std::vector<PyRef> held;
+  PyTypeObject *op_overload, *op_packet;
+  PyObject *nn_functions, *variable_functions;  // torch._C._nn, and the class that holds torch's own functions
+  PyObject* operators;
+
+  Leaves() {
+    PyRef torch = checked(PyImport_ImportModule("torch"));
+    PyRef overrides = checked(PyImport_ImportModule("torch.overrides"));
+    PyRef table = checked(PyObject_CallMethod(overrides.get(), "get_testing_overrides", nullptr));
+    PyRef resolve = checked(PyObject_GetAttrString(overrides.get(), "resolve_name"));
+    Py_ssize_t position = 0;
+    PyObject* function = nullptr;
+    while (PyDict_Next(table.get(), &position, &function, nullptr)) {
+      PyRef name = PyRef::steal(PyObject_CallOneArg(resolve.get(), function));
+      if (!name) PyErr_Clear();
+      add(function, std::string(python::text_of(name.get())));
+    }
+    for (const char* name : kFactories) {
+      if (PyRef factory = python::attribute(torch.get(), name)) add(factory.get(), fmt::format("torch.{}", name));
+    }
+    PyRef tensor_class = checked(PyObject_GetAttrString(torch.get(), "Tensor"));
+    for (const char* name : kQueries) {
+      if (PyRef query = python::attribute(tensor_class.get(), name)) add(query.get(), fmt::format("torch.Tensor.{}", name));
+    }
+    PyRef ops = checked(PyImport_ImportModule("torch._ops"));
+    op_overload = reinterpret_cast<PyTypeObject*>(checked(PyObject_GetAttrString(ops.get(), "OpOverload")).release());
+    op_packet = reinterpret_cast<PyTypeObject*>(checked(PyObject_GetAttrString(ops.get(), "OpOverloadPacket")).release());
+    PyRef torch_c = checked(PyImport_ImportModule("torch._C"));
+    nn_functions = checked(PyObject_GetAttrString(torch_c.get(), "_nn")).release();
+    variable_functions = checked(PyObject_GetAttrString(torch_c.get(), "_VariableFunctionsClass")).release();
+    operators = checked(PyImport_ImportModule("operator")).release();
+  }
+
+  // C functions of torch are made anew at each access through their class: known by what they are bound to.
+  void learn(PyObject* callable) {
+    if (!PyCFunction_Check(callable) || names.count(callable) || forbidden.count(callable)) return;
+    PyObject* self = PyCFunction_GET_SELF(callable);
+    if (self == nn_functions) add(callable, fmt::format("torch._C._nn.{}", reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name));
+    if (self == variable_functions) add(callable, {});
+  }
+
+  void add(PyObject* function, std::string name) {
+    PyRef own = python::attribute(function, "__name__");
+    const std::string_view own_name = python::text_of(own.get());
+    if (name.empty()) name = "torch." + std::string(own_name);
+    held.push_back(PyRef::borrow(function));
+    for (const Forbidden& row : kForbidden) {
+      if (own_name == row.name) {
+        forbidden[function] = row.why;
+        return;
+      }
+    }
+    names.emplace(function, std::move(name));
+  }
+};
+
+Leaves& leaves() {
+  static auto* table = new Leaves;  // holds Python objects: never destroyed
+  return *table;
+}
+
+}  // namespace
+
+const std::string* torch_leaf(PyObject* callable) {
+  leaves().learn(callable);
+  auto found = leaves().names.find(callable);
+  return found == leaves().names.end() ? nullptr : &found->second;
+}
+
+const char* forbidden_leaf(PyObject* callable) {
+  auto found = leaves().forbidden.find(callable);
+  return found == leaves().forbidden.end() ? nullptr : found->second;
+}
+
+PyRef unbound_method(PyObject* bound) {
+  if (!PyCFunction_Check(bound)) return {};
+  PyObject* self = PyCFunction_GET_SELF(bound);
+  if (!self || !python::is_tensor(self)) return {};
+  PyRef name = interned(reinterpret_cast<PyCFunctionObject*>(bound)->m_ml->ml_name);
+  return PyRef::borrow(_PyType_Lookup(Py_TYPE(self), name.get()));
+}
+
+bool is_torch_op(PyObject* object) { return Py_TYPE(object) == leaves().op_overload || Py_TYPE(object) == leaves().op_packet; }
+
+PyObject* operator_function(const char* name) {
+  static auto* known = new std::unordered_map<std::string_view, PyObject*>;
+  PyObject*& function = (*known)[name];
+  if (!function) function = checked(PyObject_GetAttrString(leaves().operators, name)).release();
+  return function;
+}
+
+TensorAttribute tensor_attribute_kind(PyObject* name) {
+  const std::string_view text = python::text_of(name);
+  auto in = [&](const auto& names) { return std::find(names.begin(), names.end(), text) != names.end(); };
+  if (in(kConstantAttributes)) return TensorAttribute::Constant;
+  return in(kViewAttributes) ? TensorAttribute::View : TensorAttribute::Unknown;
+}
+
+bool is_nn_module(PyObject* object) {
+  static auto* type = reinterpret_cast<PyTypeObject*>(
+      checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch.nn")).get(), "Module")).release());
+  return PyObject_TypeCheck(object, type);
+}
+
+PyObject* module_getattr() {
+  static PyObject* function =
+      checked(PyObject_GetAttrString(
+                  checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch.nn")).get(), "Module")).get(), "__getattr__"))
+          .release();
+  return function;
+}
+
+}  // namespace firesteel::capture

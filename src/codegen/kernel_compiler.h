@@ -1,0 +1,33 @@
+// Loop kernels in, machine code out. This header knows neither torch nor the code generator behind it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "firesteel/export.h"
+#include "fuse/loop_ir.h"
+
+namespace firesteel {
+
+// Computes the points [begin, end) of the index space, counted in the order of its loops. `buffers` are those of the
+// kernel, in its order; no output may share memory with anything else. Disjoint ranges may run at the same time.
+using KernelFunction = void (*)(void* const* buffers, int64_t begin, int64_t end);
+
+// One answer a kernel, null where none could be made. Kernels with the same text share their code, for ever.
+// The machine to compile for is the one at hand, or less where FIRESTEEL_CPU (avx512, avx2, sse) says so.
+FIRESTEEL_API std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> kernels);
+
+// False where Firesteel was built without a code generator.
+FIRESTEEL_API bool can_compile_kernels();
+
+struct KernelCounters {
+  uint64_t compiled = 0;  // machine code made
+  uint64_t shared = 0;    // found ready
+  uint64_t failed = 0;    // asked for in vain
+};
+FIRESTEEL_API KernelCounters kernel_counters();
+FIRESTEEL_API void reset_kernel_counters();
+
+}  // namespace firesteel

@@ -1,0 +1,15 @@
+// Stands in for the CPU code generator where Firesteel is built without LLVM: every kernel stays with ATen.
+#include "codegen/kernel_compiler.h"
+
+namespace firesteel {
+
+std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> kernels) {
+  return std::vector<KernelFunction>(kernels.size(), nullptr);
+}
+
+bool can_compile_kernels() { return false; }
+
+KernelCounters kernel_counters() { return {}; }
+void reset_kernel_counters() {}
+
+}  // namespace firesteel

@@ -1,0 +1,69 @@
+// The table of contents: what happens to a function, stage by stage, each timed, its result verified in debug builds.
+#include "compiler.h"
+
+#include <array>
+#include <chrono>
+
+#include "base/error.h"
+#include "graph/passes/pass.h"
+
+namespace firesteel {
+namespace {
+
+// In the order they run: folding and joining leave equal nodes to merge and unused ones to drop.
+constexpr std::array<std::string_view, 4> kPasses = {"constant_folding", "view_simplification", "common_subexpressions",
+                                                     "dead_code"};
+
+// Runs one stage and adds its time.
+template <class Stage>
+auto timed(double& milliseconds, Stage&& stage) {
+  struct Clock {
+    double& milliseconds;
+    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+    ~Clock() {
+      milliseconds += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    }
+  } clock{milliseconds};
+  return stage();
+}
+
+void verify_in_debug([[maybe_unused]] const Graph& graph) {
+#ifndef NDEBUG
+  verify(graph);
+#endif
+}
+
+void run_passes(Graph& graph) {
+  for (std::string_view pass : kPasses) run_pass(pass, graph);
+}
+
+Partitioned cut(const Trace& trace, const PartitionOptions& options) {
+  if (!trace.gradient_inputs.empty()) return partition(trace.joint, options);
+  Partitioned parts;
+  parts.forward = trace.joint.graph.clone();
+  parts.forward_outputs = trace.joint.forward_outputs;
+  return parts;
+}
+
+}  // namespace
+
+Executable compile_trace(Trace trace, const CompilerOptions& options, StageTimes* times) {
+  StageTimes unread;
+  StageTimes& spent = times ? *times : unread;
+
+  verify_in_debug(trace.joint.graph);
+  if (options.passes) timed(spent.passes_ms, [&] { run_passes(trace.joint.graph); });
+  Partitioned parts = timed(spent.partition_ms, [&] { return cut(trace, options.partition); });
+  verify_in_debug(parts.forward);
+  return timed(spent.executable_ms, [&] { return Executable(std::move(trace), std::move(parts), options.native); });
+}
+
+Executable compile_function(const FlatFunction& function, const std::vector<at::Tensor>& inputs,
+                            const TraceOptions& trace_options, const CompilerOptions& options, StageTimes* times) {
+  StageTimes unread;
+  StageTimes& spent = times ? *times : unread;
+  Trace traced = timed(spent.trace_ms, [&] { return trace(function, inputs, trace_options); });
+  return compile_trace(std::move(traced), options, &spent);
+}
+
+}  // namespace firesteel

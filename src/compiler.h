@@ -1,0 +1,24 @@
+// From a trace to something callable: the one way both language layers go.
+#pragma once
+
+#include "aot/trace.h"
+#include "firesteel/stage_times.h"
+#include "runtime/executable.h"
+
+namespace firesteel {
+
+struct CompilerOptions {
+  bool passes = true;  // off: the graph stays as recorded
+  PartitionOptions partition;
+  bool native = false;  // pointwise operators run in compiled kernels
+};
+
+// `times`: where the stages' times are put, if given.
+FIRESTEEL_API Executable compile_trace(Trace trace, const CompilerOptions& options = {}, StageTimes* times = nullptr);
+
+// The first stage too: runs the function on fakes.
+FIRESTEEL_API Executable compile_function(const FlatFunction& function, const std::vector<at::Tensor>& inputs,
+                                          const TraceOptions& trace_options, const CompilerOptions& options = {},
+                                          StageTimes* times = nullptr);
+
+}  // namespace firesteel

@@ -1,0 +1,115 @@
+// Splitting, joining and reshaping the loops of an index space.
+#include "fuse/index_space.h"
+
+namespace firesteel {
+
+LoopId LoopTable::add(int64_t size) {
+  loops_.push_back({size});
+  return static_cast<LoopId>(loops_.size() - 1);
+}
+
+Placement LoopTable::place(const std::vector<int64_t>& sizes) {
+  Placement placement(sizes.size());
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] != 1) placement[d].push_back(add(sizes[d]));
+  }
+  return placement;
+}
+
+void LoopTable::append_leaves(LoopId loop, std::vector<LoopId>& out) const {
+  while (loops_[loop].joined >= 0) loop = loops_[loop].joined;
+  if (loops_[loop].outer < 0) {
+    out.push_back(loop);
+    return;
+  }
+  append_leaves(loops_[loop].outer, out);
+  append_leaves(loops_[loop].inner, out);
+}
+
+std::vector<LoopId> LoopTable::leaves(const std::vector<LoopId>& loops) const {
+  std::vector<LoopId> result;
+  for (LoopId loop : loops) append_leaves(loop, result);
+  return result;
+}
+
+std::vector<LoopId> LoopTable::leaves(const Placement& placement) const {
+  std::vector<LoopId> result;
+  for (const auto& loops : placement) {
+    for (LoopId loop : loops) append_leaves(loop, result);
+  }
+  return result;
+}
+
+bool LoopTable::same(const Placement& a, const Placement& b) const {
+  if (a.size() != b.size()) return false;
+  for (size_t d = 0; d < a.size(); ++d) {
+    if (leaves(a[d]) != leaves(b[d])) return false;
+  }
+  return true;
+}
+
+void LoopTable::split(LoopId leaf, int64_t inner) {
+  const LoopId outer_loop = add(loops_[leaf].size / inner), inner_loop = add(inner);
+  loops_[leaf].outer = outer_loop;
+  loops_[leaf].inner = inner_loop;
+}
+
+std::optional<Placement> LoopTable::reshape(const Placement& placement, const std::vector<int64_t>& sizes) {
+  std::vector<LoopId> rest = leaves(placement);
+  Placement result(sizes.size());
+  // Innermost first: take loops until the dimension is full, cutting the last one where it is too long.
+  for (size_t d = sizes.size(); d-- > 0;) {
+    for (int64_t missing = sizes[d]; missing != 1;) {
+      if (rest.empty() || missing == 0) return std::nullopt;
+      LoopId loop = rest.back();
+      rest.pop_back();
+      const int64_t length = size(loop);
+      if (length == 0) return std::nullopt;
+      if (missing % length != 0) {
+        if (length % missing != 0) return std::nullopt;
+        split(loop, missing);
+        rest.push_back(loops_[loop].outer);
+        loop = loops_[loop].inner;
+      }
+      missing /= size(loop);
+      result[d].insert(result[d].begin(), loop);
+    }
+  }
+  if (!rest.empty()) return std::nullopt;
+  return result;
+}
+
+// Splits both sides until they consist of loops of the same lengths.
+bool LoopTable::align(const std::vector<LoopId>& a, const std::vector<LoopId>& b) {
+  std::vector<LoopId> left = leaves(a), right = leaves(b);
+  while (!left.empty() && !right.empty()) {
+    const int64_t x = size(left.back()), y = size(right.back());
+    if (x == y) {
+      left.pop_back();
+      right.pop_back();
+      continue;
+    }
+    std::vector<LoopId>& longer = x > y ? left : right;
+    const int64_t shorter = x > y ? y : x;
+    if (shorter == 0 || size(longer.back()) % shorter != 0) return false;
+    const LoopId cut = longer.back();
+    split(cut, shorter);
+    longer.back() = loops_[cut].outer;
+    longer.push_back(loops_[cut].inner);
+  }
+  return left.empty() && right.empty();
+}
+
+bool LoopTable::join(const Placement& a, const Placement& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t d = 0; d < a.size(); ++d) {
+    if (!align(a[d], b[d])) return false;
+  }
+  const std::vector<LoopId> left = leaves(a), right = leaves(b);
+  for (size_t i = 0; i < left.size(); ++i) {
+    if (left[i] != right[i]) loops_[right[i]].joined = left[i];
+  }
+  return true;
+}
+
+}  // namespace firesteel

@@ -1,0 +1,46 @@
+// Which loops the dimensions of a group's values are made of, so that reshaped and permuted values share one index
+// space.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace firesteel {
+
+using LoopId = int32_t;
+// For each dimension of a value the loops it is made of, outermost first; none for a dimension of size 1.
+using Placement = std::vector<std::vector<LoopId>>;
+
+// All loops of a fusion. A loop may be split in two, or be found to be another group's loop; placements written before
+// stay valid, for they are read through `leaves`.
+class LoopTable {
+ public:
+  Placement place(const std::vector<int64_t>& sizes);  // a new loop for each size but 1
+
+  int64_t size(LoopId loop) const { return loops_[loop].size; }
+  // The loops as they are now split and joined.
+  std::vector<LoopId> leaves(const std::vector<LoopId>& loops) const;
+  std::vector<LoopId> leaves(const Placement& placement) const;
+  bool same(const Placement& a, const Placement& b) const;
+
+  // The same points in the same row-major order, seen with other sizes. None where a loop cannot be split evenly.
+  std::optional<Placement> reshape(const Placement& placement, const std::vector<int64_t>& sizes);
+  // Makes the loops of `b` those of `a`, which belong to another group. Splits only, and false, where they do not fit.
+  bool join(const Placement& a, const Placement& b);
+
+ private:
+  struct Loop {
+    int64_t size = 1;
+    LoopId outer = -1, inner = -1;  // split
+    LoopId joined = -1;             // is that loop
+  };
+  void append_leaves(LoopId loop, std::vector<LoopId>& out) const;
+  LoopId add(int64_t size);
+  void split(LoopId leaf, int64_t inner);
+  bool align(const std::vector<LoopId>& a, const std::vector<LoopId>& b);
+
+  std::vector<Loop> loops_;
+};
+
+}  // namespace firesteel

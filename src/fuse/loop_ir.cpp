@@ -1,0 +1,197 @@
+// The loop IR: building, loop order, text.
+#include "fuse/loop_ir.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+namespace firesteel {
+namespace {
+
+template <class F>
+void each_map(LoopKernel& kernel, F&& visit) {
+  for (LoopExpr& expr : kernel.exprs) {
+    if (expr.op == LoopOp::Load) visit(expr.map);
+  }
+  for (LoopStore& store : kernel.stores) visit(store.map);
+}
+
+std::string list_text(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size(); ++i) text += (i ? ", " : "") + std::to_string(numbers[i]);
+  return text;
+}
+
+std::string map_text(const IndexMap& map) {
+  std::string text = "{" + list_text(map.strides) + "}";
+  return map.offset ? std::to_string(map.offset) + " + " + text : text;
+}
+
+// A float's text gives back its bits.
+std::string constant_text(const LoopExpr& expr) {
+  if (!is_float(expr.type)) return std::to_string(expr.integer);
+  char text[48];
+  std::snprintf(text, sizeof text, "%a", expr.number);
+  return text;
+}
+
+std::string expr_text(const LoopExpr& expr) {
+  std::string text = std::string(loop_op_text(expr.op)) + " " + element_text(expr.type);
+  if (expr.op == LoopOp::Load) text += " #" + std::to_string(expr.buffer) + " " + map_text(expr.map);
+  if (expr.op == LoopOp::Constant) text += " " + constant_text(expr);
+  for (int i = 0; i < operand_count(expr.op); ++i) text += (i ? ", %" : " %") + std::to_string(expr.operands[i]);
+  return text;
+}
+
+}  // namespace
+
+const char* element_text(Element type) {
+  static constexpr const char* texts[] = {
+#define X(name, text, bytes, computed) text,
+      FIRESTEEL_ELEMENT_TYPES(X)
+#undef X
+  };
+  return texts[static_cast<size_t>(type)];
+}
+
+int64_t element_bytes(Element type) {
+  static constexpr int64_t sizes[] = {
+#define X(name, text, bytes, computed) bytes,
+      FIRESTEEL_ELEMENT_TYPES(X)
+#undef X
+  };
+  return sizes[static_cast<size_t>(type)];
+}
+
+Element computed_as(Element type) {
+  static constexpr Element types[] = {
+#define X(name, text, bytes, computed) Element::computed,
+      FIRESTEEL_ELEMENT_TYPES(X)
+#undef X
+  };
+  return types[static_cast<size_t>(type)];
+}
+
+bool is_float(Element type) { return computed_as(type) == Element::F32 || type == Element::F64; }
+
+const char* loop_op_text(LoopOp op) {
+  static constexpr const char* texts[] = {
+#define X(name, text, operands, meaning) text,
+      FIRESTEEL_LOOP_OPS(X)
+#undef X
+  };
+  return texts[static_cast<size_t>(op)];
+}
+
+int operand_count(LoopOp op) {
+  static constexpr int counts[] = {
+#define X(name, text, operands, meaning) operands,
+      FIRESTEEL_LOOP_OPS(X)
+#undef X
+  };
+  return counts[static_cast<size_t>(op)];
+}
+
+bool is_transcendental(LoopOp op) { return op >= LoopOp::Exp && op <= LoopOp::Erf; }
+
+ExprId LoopKernel::add(LoopExpr expr) {
+  auto [known, is_new] = known_.emplace(expr_text(expr), static_cast<ExprId>(exprs.size()));
+  if (is_new) exprs.push_back(std::move(expr));
+  return known->second;
+}
+
+ExprId LoopKernel::load(int32_t buffer, IndexMap map) {
+  LoopExpr expr;
+  expr.op = LoopOp::Load;
+  expr.type = buffers[buffer];
+  expr.buffer = buffer;
+  expr.map = std::move(map);
+  return add(std::move(expr));
+}
+
+ExprId LoopKernel::number(Element type, double value) {
+  LoopExpr expr;
+  expr.type = type;
+  expr.number = value;
+  return add(std::move(expr));
+}
+
+ExprId LoopKernel::integer(Element type, int64_t value) {
+  LoopExpr expr;
+  expr.type = type;
+  expr.integer = value;
+  return add(std::move(expr));
+}
+
+ExprId LoopKernel::cast(ExprId value, Element type) {
+  if (exprs[value].type == type) return value;
+  LoopExpr expr;
+  expr.op = LoopOp::Cast;
+  expr.type = type;
+  expr.operands[0] = value;
+  return add(std::move(expr));
+}
+
+ExprId LoopKernel::op(LoopOp op, ExprId a, ExprId b, ExprId c) {
+  LoopExpr expr;
+  expr.op = op;
+  const bool compares = op >= LoopOp::Eq && op <= LoopOp::Ge;
+  expr.type = compares ? Element::Bool : exprs[op == LoopOp::Select ? b : a].type;
+  expr.operands[0] = a;
+  expr.operands[1] = b;
+  expr.operands[2] = c;
+  return add(std::move(expr));
+}
+
+int64_t LoopKernel::points() const {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+int64_t LoopKernel::transcendentals() const {
+  return std::count_if(exprs.begin(), exprs.end(), [](const LoopExpr& expr) { return is_transcendental(expr.op); });
+}
+
+void LoopKernel::reorder(const std::vector<size_t>& order) {
+  auto permute = [&](std::vector<int64_t>& numbers) {
+    std::vector<int64_t> old = numbers;
+    numbers.resize(order.size());
+    for (size_t i = 0; i < order.size(); ++i) numbers[i] = old[order[i]];
+  };
+  permute(sizes);
+  each_map(*this, [&](IndexMap& map) { permute(map.strides); });
+}
+
+void LoopKernel::settle_loops() {
+  std::vector<size_t> order;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] != 1) order.push_back(d);
+  }
+  const std::vector<int64_t> walked = stores.empty() ? sizes : stores.front().map.strides;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return walked[a] > walked[b]; });
+  reorder(order);
+  for (size_t d = sizes.size(); d-- > 1;) {
+    bool joined = true;
+    each_map(*this, [&](IndexMap& map) { joined = joined && map.strides[d - 1] == map.strides[d] * sizes[d]; });
+    if (!joined) continue;
+    sizes[d - 1] *= sizes[d];
+    sizes.erase(sizes.begin() + d);
+    each_map(*this, [&](IndexMap& map) { map.strides.erase(map.strides.begin() + (d - 1)); });
+  }
+  known_.clear();  // the texts of loads have changed
+}
+
+std::string LoopKernel::str() const {
+  std::string text = "loops [" + list_text(sizes) + "] (";
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    text += (i ? ", #" : "#") + std::to_string(i) + " " + element_text(buffers[i]);
+  }
+  text += ") {\n";
+  for (size_t i = 0; i < exprs.size(); ++i) text += "  %" + std::to_string(i) + " = " + expr_text(exprs[i]) + "\n";
+  for (const LoopStore& store : stores) {
+    text += "  store #" + std::to_string(store.buffer) + " " + map_text(store.map) + " = %" +
+            std::to_string(store.value) + "\n";
+  }
+  return text + "}\n";
+}
+
+}  // namespace firesteel

@@ -1,0 +1,145 @@
+// The loop IR: one pointwise kernel over an index space of static sizes. Free of torch, LLVM and any CPU notion.
+//
+// Rules:
+//  - A kernel computes every point of its index space alike and independently; nothing carries from point to point.
+//  - Expressions are in SSA order: operands stand before their uses. Equal expressions are one (hash-consed).
+//  - Memory is read and written through index maps only: element = offset + Σ stride[d] · index[d]. Broadcasting is a
+//    stride of 0, a transposed view a permutation of strides; a view is never a copy.
+//  - Arithmetic is on i32, i64, f32 and f64. The narrow types exist in memory and as results of casts: a bf16 or f16
+//    value is an f32 that was rounded to it, an i8, i16 or u8 value an i32 that was cut to it.
+//  - Two kernels with the same text are the same kernel.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "firesteel/export.h"
+
+namespace firesteel {
+
+// One table drives the enum, the printer and the sizes: type, spelling, bytes in memory, the type it is computed in.
+#define FIRESTEEL_ELEMENT_TYPES(X) \
+  X(Bool, "bool", 1, Bool)         \
+  X(U8, "u8", 1, I32)              \
+  X(I8, "i8", 1, I32)              \
+  X(I16, "i16", 2, I32)            \
+  X(I32, "i32", 4, I32)            \
+  X(I64, "i64", 8, I64)            \
+  X(BF16, "bf16", 2, F32)          \
+  X(F16, "f16", 2, F32)            \
+  X(F32, "f32", 4, F32)            \
+  X(F64, "f64", 8, F64)
+
+enum class Element : uint8_t {
+#define X(name, text, bytes, computed) name,
+  FIRESTEEL_ELEMENT_TYPES(X)
+#undef X
+};
+
+const char* element_text(Element type);
+int64_t element_bytes(Element type);
+Element computed_as(Element type);  // what a register of this type holds
+bool is_float(Element type);        // bf16, f16, f32, f64
+
+// One table drives the enum, the printer and the operand count: operation, spelling, operands, what it computes.
+// clang-format off
+#define FIRESTEEL_LOOP_OPS(X)                                                            \
+  X(Load, "load", 0, "an element of a buffer")                                           \
+  X(Constant, "const", 0, "a number")                                                    \
+  X(Cast, "cast", 1, "to the expression's type, as C converts; to bool: not equal to 0") \
+  X(Neg, "neg", 1, "-a")                                                                 \
+  X(Abs, "abs", 1, "|a|")                                                                \
+  X(Not, "not", 1, "of a bool")                                                          \
+  X(Sqrt, "sqrt", 1, "correctly rounded")                                                \
+  X(Exp, "exp", 1, "e^a")                                                                \
+  X(Log, "log", 1, "natural logarithm")                                                  \
+  X(Sin, "sin", 1, "")                                                                   \
+  X(Cos, "cos", 1, "")                                                                   \
+  X(Tanh, "tanh", 1, "")                                                                 \
+  X(Erf, "erf", 1, "")                                                                   \
+  X(Add, "add", 2, "a + b, ints wrap")                                                   \
+  X(Sub, "sub", 2, "a - b, ints wrap")                                                   \
+  X(Mul, "mul", 2, "a * b, ints wrap")                                                   \
+  X(Div, "div", 2, "a / b, floats only")                                                 \
+  X(Max, "max", 2, "the larger; NaN where either is")                                    \
+  X(Min, "min", 2, "the smaller; NaN where either is")                                   \
+  X(And, "and", 2, "of bools")                                                           \
+  X(Or, "or", 2, "of bools")                                                             \
+  X(Eq, "eq", 2, "a bool, false for NaN")                                                \
+  X(Ne, "ne", 2, "a bool, true for NaN")                                                 \
+  X(Lt, "lt", 2, "a bool, false for NaN")                                                \
+  X(Le, "le", 2, "a bool, false for NaN")                                                \
+  X(Gt, "gt", 2, "a bool, false for NaN")                                                \
+  X(Ge, "ge", 2, "a bool, false for NaN")                                                \
+  X(Fma, "fma", 3, "a * b + c, rounded once where the machine can")                      \
+  X(Select, "select", 3, "a ? b : c")
+// clang-format on
+
+enum class LoopOp : uint8_t {
+#define X(name, text, operands, meaning) name,
+  FIRESTEEL_LOOP_OPS(X)
+#undef X
+};
+
+const char* loop_op_text(LoopOp op);
+int operand_count(LoopOp op);
+bool is_transcendental(LoopOp op);  // costs as much as some ten additions
+
+// Where in a buffer the point of an index lies, in elements.
+struct IndexMap {
+  int64_t offset = 0;
+  std::vector<int64_t> strides;  // one a dimension of the index space
+  friend bool operator==(const IndexMap&, const IndexMap&) = default;
+};
+
+using ExprId = int32_t;
+inline constexpr ExprId kNoExpr = -1;
+
+struct LoopExpr {
+  LoopOp op = LoopOp::Constant;
+  Element type = Element::F32;
+  ExprId operands[3] = {kNoExpr, kNoExpr, kNoExpr};
+  int32_t buffer = -1;  // Load
+  IndexMap map;         // Load
+  double number = 0;    // Constant of a float type
+  int64_t integer = 0;  // Constant of any other
+};
+
+struct LoopStore {
+  ExprId value = kNoExpr;
+  int32_t buffer = -1;
+  IndexMap map;
+};
+
+class LoopKernel {
+ public:
+  std::vector<int64_t> sizes;    // the index space, outermost first
+  std::vector<Element> buffers;  // inputs first, then outputs, in the order of the kernel's arguments
+  std::vector<LoopExpr> exprs;
+  std::vector<LoopStore> stores;
+
+  // Each gives back an equal expression where there is one.
+  ExprId load(int32_t buffer, IndexMap map);
+  ExprId number(Element type, double value);    // of a float type
+  ExprId integer(Element type, int64_t value);  // of any other
+  ExprId cast(ExprId value, Element type);
+  ExprId op(LoopOp op, ExprId a, ExprId b = kNoExpr, ExprId c = kNoExpr);  // the type follows from the operands
+
+  Element type(ExprId id) const { return exprs[id].type; }
+  int64_t points() const;
+  int64_t transcendentals() const;
+
+  // Puts the loops in the order of the first store's memory, and joins neighbours that every map walks as one.
+  void settle_loops();
+
+  FIRESTEEL_API std::string str() const;
+
+ private:
+  ExprId add(LoopExpr expr);
+  void reorder(const std::vector<size_t>& order);
+  std::unordered_map<std::string, ExprId> known_;  // by text
+};
+
+}  // namespace firesteel

@@ -1,0 +1,92 @@
+// All guards of one compiled entry as a flat program: walk a step, check it, go on; no Python code, no allocation.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "guards/source.h"
+#include "guards/tensor_facts.h"
+
+namespace firesteel::guards {
+
+// One table drives the enum and the messages: name, and how a miss is told; `{0}` is the source, `{1}` then, `{2}` now.
+#define FIRESTEEL_GUARD_KINDS(X)                                     \
+  X(Type, "`{0}` is a {2}, was a {1}")                               \
+  X(Identity, "`{0}` is another object than it was ({1}, now {2})")  \
+  X(Constant, "`{0}` is {2}, was {1}")                               \
+  X(Length, "`{0}` has {2} items, had {1}")                          \
+  X(Keys, "`{0}` has other keys than it had ({1}, now {2})")         \
+  X(Absent, "`{0}` has got an entry {1}, which hides what was used") \
+  X(ClassAttributes, "the class {1} was changed: {2}")               \
+  X(Code, "`{0}` is another function than it was ({1}, now {2})")    \
+  X(Tensor, "`{0}`: {2}")                                            \
+  X(Same, "`{0}` and `{1}` are no longer the same object")           \
+  X(Distinct, "`{0}` and `{1}` are now the same tensor")
+
+enum class GuardKind : uint8_t {
+#define X(name, text) name,
+  FIRESTEEL_GUARD_KINDS(X)
+#undef X
+};
+
+// What attributes of a class were found; an empty value: there was none. Watched by the class's version tag.
+struct ClassAttributes {
+  PyRef type;
+  mutable unsigned int version = 0;
+  std::vector<std::pair<PyRef, PyRef>> found;  // name, value
+
+  bool unchanged() const;
+};
+
+struct Guard {
+  GuardKind kind;
+  const Source* source = nullptr;  // null for ClassAttributes
+  PyRef expected;                  // Type, Identity, Constant, Keys (a tuple), Code ((code, globals)), Absent (the key)
+  int64_t number = 0;              // Length
+  const Source* other = nullptr;   // Same, Distinct
+  std::shared_ptr<const TensorFacts> tensor;
+  std::shared_ptr<const ClassAttributes> attributes;
+};
+
+class GuardProgram {
+ public:
+  // Takes over what the guards and `wanted` sources need of `sources`. Wanted sources get a slot even if nothing guards them.
+  GuardProgram(const SourceTable& sources, std::vector<Guard> guards, const std::vector<const Source*>& wanted);
+
+  static constexpr int kPass = -1;
+  // The number of the first guard that fails, or kPass. `slots` has slot_count() places, borrowed, filled on a pass.
+  int run(PyObject* const* arguments, PyObject** slots) const;
+  size_t slot_count() const { return slot_count_; }
+  uint32_t slot_of(const Source* source) const { return slots_.at(source->slot); }
+
+  // In words, for the guard that run() named.
+  std::string explain(int failed, PyObject* const* arguments) const;
+  // Every guard as one line, as it stands when it holds.
+  std::vector<std::string> describe() const;
+  size_t size() const { return guards_.size(); }
+
+  int traverse(visitproc visit, void* arg) const;
+
+ private:
+  struct Step {
+    AccessKind kind;
+    uint32_t from = 0;
+    uint32_t first_guard = 0, last_guard = 0;  // the guards on this step's value
+    int64_t index = 0;
+    PyRef key;
+    std::string text;
+  };
+  bool all_absent(const Step& step) const;
+  bool holds(const Guard& guard, PyObject* value, PyObject* const* slots) const;
+
+  size_t slot_count_ = 0;
+  std::vector<Step> steps_;
+  std::vector<Guard> guards_;  // in the order of the steps; `other` sources are rewritten to slots
+  std::vector<uint32_t> other_slots_;
+  std::unordered_map<uint32_t, uint32_t> slots_;  // source slot → program slot
+  uint32_t classes_begin_ = 0;                    // guards from here on have no source
+  mutable int lost_step_ = -1;                    // the step that led nowhere in the last run
+};
+
+}  // namespace firesteel::guards

@@ -1,0 +1,143 @@
+// Interning and walking of access paths.
+#include "guards/source.h"
+
+#include <fmt/format.h>
+#include <structmember.h>
+
+#include "capture/cpython/frame_shim.h"
+#include "python/constants.h"
+#include "python/errors.h"
+
+namespace firesteel::guards {
+
+size_t SourceTable::Hash::operator()(const Key& key) const {
+  size_t hash = reinterpret_cast<size_t>(key.parent) * 31 + static_cast<size_t>(key.kind);
+  hash = hash * 1000003 ^ static_cast<size_t>(key.index);
+  return hash * 1000003 ^ (reinterpret_cast<size_t>(key.key) >> 4);
+}
+
+const Source* SourceTable::intern(const Source* parent, AccessKind kind, PyObject* key, int64_t index, std::string name) {
+  PyRef held = PyRef::borrow(key);
+  if (key && kind == AccessKind::DictItem) {
+    if (!keys_) keys_ = python::checked(PyDict_New());
+    // 1, 1.0 and True are one key of a dict, as they are here.
+    PyObject* known = PyDict_SetDefault(keys_.get(), key, key);
+    if (!known) python::throw_python_error();
+    held = PyRef::borrow(known);
+  }
+  auto [found, is_new] = known_.try_emplace(Key{parent, kind, index, held.get()}, nullptr);
+  if (is_new) {
+    const auto slot = static_cast<uint32_t>(sources_.size());
+    sources_.push_back(Source{kind, slot, parent, std::move(held), index, std::move(name)});
+    found->second = &sources_.back();
+  }
+  return found->second;
+}
+
+const Source* SourceTable::argument(int64_t index, std::string name) {
+  return intern(nullptr, AccessKind::Argument, nullptr, index, std::move(name));
+}
+const Source* SourceTable::pinned(PyObject* object, std::string name) {
+  return intern(nullptr, AccessKind::Pinned, object, 0, std::move(name));
+}
+const Source* SourceTable::item(const Source* dict, PyObject* key) { return intern(dict, AccessKind::DictItem, key, 0, {}); }
+const Source* SourceTable::item(const Source* sequence, int64_t index) {
+  return intern(sequence, AccessKind::SequenceItem, nullptr, index, {});
+}
+const Source* SourceTable::step(const Source* parent, AccessKind kind, PyObject* key) { return intern(parent, kind, key, 0, {}); }
+
+std::string Source::str() const {
+  switch (kind) {
+    case AccessKind::Argument:
+    case AccessKind::Pinned:
+      return name;
+    case AccessKind::DictItem: {
+      const std::string_view word = python::text_of(key.get());
+      if (parent->kind == AccessKind::InstanceDict) return fmt::format("{}.{}", parent->parent->str(), word);
+      // Globals and builtins are pinned dicts without a name of their own.
+      if (parent->kind == AccessKind::Pinned && parent->name.empty()) return std::string(word);
+      return fmt::format("{}[{}]", parent->str(), python::spell(key.get()));
+    }
+    case AccessKind::SequenceItem:
+      return fmt::format("{}[{}]", parent->str(), index);
+    case AccessKind::InstanceDict:
+      return parent->str() + ".__dict__";
+    case AccessKind::Member:
+      return fmt::format("{}.{}", parent->str(), python::text_of(reinterpret_cast<PyDescrObject*>(key.get())->d_name));
+    case AccessKind::CellContents:
+      return parent->kind == AccessKind::Pinned ? parent->name : parent->str() + ".cell_contents";
+    case AccessKind::FunctionDefaults:
+      return parent->str() + ".__defaults__";
+    case AccessKind::FunctionKwDefaults:
+      return parent->str() + ".__kwdefaults__";
+    case AccessKind::FunctionClosure:
+      return parent->str() + ".__closure__";
+    case AccessKind::MethodFunction:
+      return parent->str() + ".__func__";
+    case AccessKind::MethodSelf:
+      return parent->str() + ".__self__";
+  }
+  return "?";
+}
+
+PyObject* instance_dict(PyObject* object) { return fs_instance_dict(object); }
+
+namespace {
+
+PyObject* dict_item(PyObject* dict, PyObject* key) {
+  if (!PyDict_Check(dict)) return nullptr;
+  PyObject* value = PyDict_GetItemWithError(dict, key);
+  if (!value && PyErr_Occurred()) PyErr_Clear();
+  return value;
+}
+
+PyObject* sequence_item(PyObject* sequence, int64_t index) {
+  if (!PyList_Check(sequence) && !PyTuple_Check(sequence)) return nullptr;
+  return index < PySequence_Fast_GET_SIZE(sequence) ? PySequence_Fast_GET_ITEM(sequence, index) : nullptr;
+}
+
+// Reads the slot itself: the descriptor's getter would make a new reference.
+PyObject* member(PyObject* object, PyObject* descriptor) {
+  auto* found = reinterpret_cast<PyMemberDescrObject*>(descriptor);
+  if (!PyObject_TypeCheck(object, found->d_common.d_type)) return nullptr;
+  return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + found->d_member->offset);
+}
+
+PyFunctionObject* function(PyObject* object) {
+  return PyFunction_Check(object) ? reinterpret_cast<PyFunctionObject*>(object) : nullptr;
+}
+
+}  // namespace
+
+PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) {
+  if (kind == AccessKind::Pinned) return key;
+  if (!from) return nullptr;
+  switch (kind) {
+    case AccessKind::Argument:
+    case AccessKind::Pinned:
+      return nullptr;
+    case AccessKind::DictItem:
+      return dict_item(from, key);
+    case AccessKind::SequenceItem:
+      return sequence_item(from, index);
+    case AccessKind::InstanceDict:
+      return instance_dict(from);
+    case AccessKind::Member:
+      return member(from, key);
+    case AccessKind::CellContents:
+      return PyCell_Check(from) ? PyCell_GET(from) : nullptr;
+    case AccessKind::FunctionDefaults:
+      return function(from) ? function(from)->func_defaults : nullptr;
+    case AccessKind::FunctionKwDefaults:
+      return function(from) ? function(from)->func_kwdefaults : nullptr;
+    case AccessKind::FunctionClosure:
+      return function(from) ? function(from)->func_closure : nullptr;
+    case AccessKind::MethodFunction:
+      return PyMethod_Check(from) ? PyMethod_GET_FUNCTION(from) : nullptr;
+    case AccessKind::MethodSelf:
+      return PyMethod_Check(from) ? PyMethod_GET_SELF(from) : nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace firesteel::guards

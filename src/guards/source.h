@@ -1,0 +1,85 @@
+// Where a Python value came from: a path from the call's arguments or from a pinned object, evaluated again at every call.
+//
+// A path is walked without calling any Python code and without taking references: the GIL is held from the first step to
+// the last, and nothing on the way can drop an object.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <unordered_map>
+
+#include "python/py_ref.h"
+
+namespace firesteel::guards {
+
+using python::PyRef;
+
+// One table drives the enum and the walker: name, and what one step does.
+#define FIRESTEEL_ACCESS_KINDS(X)                                              \
+  X(Argument, "the call's argument number `index`, keyword values last")       \
+  X(Pinned, "an object held by the compiled entry")                            \
+  X(DictItem, "a dict's value for `key`")                                      \
+  X(SequenceItem, "item `index` of a list or tuple")                           \
+  X(InstanceDict, "an object's own __dict__")                                  \
+  X(Member, "a slot of a class with __slots__; `key` is its descriptor")       \
+  X(CellContents, "what a closure's cell holds")                               \
+  X(FunctionDefaults, "a function's __defaults__")                             \
+  X(FunctionKwDefaults, "a function's __kwdefaults__")                         \
+  X(FunctionClosure, "a function's __closure__")                               \
+  X(MethodFunction, "a bound method's __func__")                               \
+  X(MethodSelf, "a bound method's __self__")
+
+enum class AccessKind : uint8_t {
+#define X(name, what) name,
+  FIRESTEEL_ACCESS_KINDS(X)
+#undef X
+};
+
+struct Source {
+  AccessKind kind;
+  uint32_t slot;          // in the order of creation: a parent's is smaller
+  const Source* parent;   // null for Argument and Pinned
+  PyRef key;              // DictItem, Member; the object itself for Pinned
+  int64_t index = 0;      // Argument, SequenceItem
+  std::string name;       // Argument: the parameter; Pinned: how a message calls it
+
+  // `self.fc.weight`, `scale`, `cfg["lr"]`: as a person would write it.
+  std::string str() const;
+};
+
+// Makes each source once.
+class SourceTable {
+ public:
+  const Source* argument(int64_t index, std::string name);
+  const Source* pinned(PyObject* object, std::string name);
+  const Source* item(const Source* dict, PyObject* key);
+  const Source* item(const Source* sequence, int64_t index);
+  const Source* step(const Source* parent, AccessKind kind, PyObject* key = nullptr);
+
+  const std::deque<Source>& all() const { return sources_; }
+
+ private:
+  struct Key {
+    const Source* parent;
+    AccessKind kind;
+    int64_t index;
+    PyObject* key;  // a hashable Python object: compared as a dict does, through `keys_`
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const;
+  };
+  const Source* intern(const Source* parent, AccessKind kind, PyObject* key, int64_t index, std::string name);
+
+  std::deque<Source> sources_;
+  std::unordered_map<Key, const Source*, Hash> known_;
+  PyRef keys_;  // dict from key to itself, so that equal keys are one object
+};
+
+// One step; `from` is the parent's value. Borrowed; null where there is nothing any more. Raises nothing.
+PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index);
+
+// An object's own dict, borrowed; null where it has none.
+PyObject* instance_dict(PyObject* object);
+
+}  // namespace firesteel::guards

@@ -1,0 +1,63 @@
+// Reading and comparing tensor facts.
+#include "guards/tensor_facts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace firesteel::guards {
+namespace {
+
+using c10::DispatchKey;
+
+const c10::DispatchKeySet kTransformed({DispatchKey::Functionalize, DispatchKey::Fake, DispatchKey::Python,
+                                        DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
+                                        DispatchKey::NestedTensor});
+
+template <class A, class B>
+std::string differs(const char* what, const A& now, const B& then) {
+  return fmt::format("{} is {}, was {}", what, now, then);
+}
+
+template <class List>
+std::string bracketed(const List& list) {
+  return fmt::format("[{}]", fmt::join(list, ", "));
+}
+
+}  // namespace
+
+TensorFacts::TensorFacts(const at::Tensor& tensor)
+    : keys(tensor.key_set()),
+      dtype(tensor.scalar_type()),
+      device(tensor.device()),
+      requires_grad(tensor.requires_grad()),
+      is_leaf(tensor.is_leaf()),
+      storage_offset(tensor.storage_offset()),
+      sizes(tensor.sizes().begin(), tensor.sizes().end()),
+      strides(tensor.strides().begin(), tensor.strides().end()) {}
+
+bool TensorFacts::match(const at::Tensor& tensor) const {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  return impl->key_set() == keys && impl->dtype() == c10::scalarTypeToTypeMeta(dtype) && impl->device() == device &&
+         impl->sizes() == at::IntArrayRef(sizes) && impl->strides() == at::IntArrayRef(strides) &&
+         impl->storage_offset() == storage_offset && impl->requires_grad() == requires_grad &&
+         (!requires_grad || tensor.is_leaf() == is_leaf);
+}
+
+std::string TensorFacts::difference(const at::Tensor& tensor) const {
+  if (tensor.scalar_type() != dtype) return differs("dtype", c10::toString(tensor.scalar_type()), c10::toString(dtype));
+  if (tensor.device() != device) return differs("device", tensor.device().str(), device.str());
+  if (tensor.key_set() != keys) return differs("kind of tensor", c10::toString(tensor.key_set()), c10::toString(keys));
+  if (tensor.sizes() != at::IntArrayRef(sizes)) return differs("size", bracketed(tensor.sizes()), bracketed(sizes));
+  if (tensor.strides() != at::IntArrayRef(strides)) return differs("stride", bracketed(tensor.strides()), bracketed(strides));
+  if (tensor.storage_offset() != storage_offset) return differs("storage offset", tensor.storage_offset(), storage_offset);
+  if (tensor.requires_grad() != requires_grad) return differs("requires_grad", tensor.requires_grad(), requires_grad);
+  if (requires_grad && tensor.is_leaf() != is_leaf) return differs("is_leaf", tensor.is_leaf(), is_leaf);
+  return {};
+}
+
+bool is_plain_real(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_meta() && !tensor.is_quantized() &&
+         !tensor.key_set().has_any(kTransformed) && tensor.has_storage();
+}
+
+}  // namespace firesteel::guards

@@ -1,0 +1,29 @@
+// What a compiled entry takes for granted about a tensor, read straight from its TensorImpl.
+#pragma once
+
+#include <string>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+namespace firesteel::guards {
+
+struct TensorFacts {
+  c10::DispatchKeySet keys;
+  at::ScalarType dtype;
+  c10::Device device;
+  bool requires_grad;
+  bool is_leaf;  // decides whether autograd allows writes
+  int64_t storage_offset;
+  c10::SmallVector<int64_t, 5> sizes, strides;
+
+  explicit TensorFacts(const at::Tensor& tensor);
+  bool match(const at::Tensor& tensor) const;
+  // `size is [3, 4], was [2, 4]`; empty where nothing differs.
+  std::string difference(const at::Tensor& tensor) const;
+};
+
+// A dense tensor with memory of its own, not part of a trace or of another transform.
+bool is_plain_real(const at::Tensor& tensor);
+
+}  // namespace firesteel::guards

@@ -1,0 +1,35 @@
+// A compiled kernel with the layouts it was compiled for: allocates its outputs and runs on torch's threads.
+#pragma once
+
+#include <span>
+
+#include "codegen/kernel_compiler.h"
+#include "fuse/fusion.h"
+
+namespace firesteel {
+
+class KernelCall {
+ public:
+  KernelCall(const FusedGroup& group, KernelFunction function);
+
+  // `inputs`: the group's, in order. `outputs`: as many as the group has, each replaced by a new tensor.
+  void run(std::span<const at::Tensor* const> inputs, std::span<at::Tensor> outputs) const;
+
+  size_t operators() const { return operators_; }  // of the graph that this stands for
+
+ private:
+  struct Layout {
+    at::ScalarType dtype;
+    std::vector<int64_t> sizes, strides;
+  };
+  static Layout layout_of(const Value* value);
+  static bool fits(const at::Tensor& tensor, const Layout& layout);
+
+  KernelFunction function_;
+  std::vector<Layout> inputs_, outputs_;
+  int64_t points_;
+  int64_t grain_;  // points worth a thread
+  size_t operators_;
+};
+
+}  // namespace firesteel

@@ -1,0 +1,24 @@
+// The counters of all threads together.
+#include "runtime/run_counters.h"
+
+#include <atomic>
+
+namespace firesteel {
+namespace {
+
+std::atomic<uint64_t> g_native_ops{0}, g_aten_ops{0}, g_kernels{0};
+
+}  // namespace
+
+RunCounters run_counters() { return {g_native_ops, g_aten_ops, g_kernels}; }
+
+void reset_run_counters() { g_native_ops = g_aten_ops = g_kernels = 0; }
+
+void count_run(const RunCounters& run) {
+  constexpr auto order = std::memory_order_relaxed;
+  g_native_ops.fetch_add(run.native_ops, order);
+  g_aten_ops.fetch_add(run.aten_ops, order);
+  g_kernels.fetch_add(run.kernels, order);
+}
+
+}  // namespace firesteel

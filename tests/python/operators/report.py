@@ -1,0 +1,61 @@
+"""Writes docs/operators.md: how many operators trace and replay equal to eager, and why the rest do not."""
+
+import argparse
+import collections
+import pathlib
+
+from gaps import FORWARD, GRADIENT
+from opinfo_replay import check, float32_operators, operator_name
+
+PAGE = pathlib.Path(__file__).parents[3] / "docs" / "operators.md"
+
+INTRODUCTION = """# Operators
+
+PyTorch describes its operators in a database with sample inputs (OpInfo). Each entry that takes float32 on the CPU is
+traced on one set of values and replayed on another, up to three samples each; the replay must equal eager in values,
+sizes, strides, dtypes and writes to its arguments (operators that return uninitialised memory: in all but values).
+`make test` checks every entry, and that each one listed below still stops in the way it says.
+
+| | entries | equal to eager |
+| --- | --- | --- |
+"""
+
+
+def counted(kind, operators):
+    return collections.Counter(check(op, kind).status for op in operators)
+
+
+def section(title, gaps):
+    by_reason = collections.defaultdict(list)
+    for name, gap in gaps.items():
+        by_reason[gap.reason].append(name)
+    lines = [f"\n## {title}\n", "| why | operators |", "| --- | --- |"]
+    for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+        lines.append(f"| {reason} | {', '.join(f'`{name}`' for name in sorted(names))} |")
+    return "\n".join(lines) + "\n"
+
+
+def page():
+    operators = float32_operators()
+    rows = []
+    for kind, subset in (("forward", operators), ("gradient", [op for op in operators if op.supports_autograd])):
+        counts = counted(kind, subset)
+        checked = sum(counts.values()) - counts["nothing to check"]
+        rows.append(f"| {kind} | {checked} | {counts['equal']} ({counts['equal'] / checked:.1%}) |")
+    return (
+        INTRODUCTION
+        + "\n".join(rows)
+        + "\n"
+        + section("Not replayed: forward", FORWARD)
+        + section("Not replayed: gradients", GRADIENT)
+    )
+
+
+def main():
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    PAGE.write_text(page())
+    print(f"wrote {PAGE.relative_to(PAGE.parents[1])}")
+
+
+if __name__ == "__main__":
+    main()

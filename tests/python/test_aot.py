@@ -1,0 +1,574 @@
+"""What a trace must get right beyond shapes: writes, aliases, gradients, random numbers, modes, custom operators.
+
+Every case is traced on one set of values and compared with eager on another.
+"""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import firesteel
+
+
+def tensors(*shapes, seed=0, grad=False, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(*shape, generator=generator).to(dtype).requires_grad_(grad) for shape in shapes]
+
+
+def leaves_of(result):
+    return [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+
+
+def assert_same(actual, expected):
+    actual, expected = leaves_of(actual), leaves_of(expected)
+    assert len(actual) == len(expected)
+    for a, e in zip(actual, expected):
+        assert a.dtype == e.dtype and a.shape == e.shape
+        assert a.stride() == e.stride()
+        torch.testing.assert_close(a.detach(), e.detach(), rtol=0, atol=0, equal_nan=True)
+
+
+def check(function, *shapes, grad=False, dtype=torch.float32):
+    """Traces on one set of values, replays on another; compares results, inputs and, with grad, gradients."""
+    graph = firesteel.trace(function, *tensors(*shapes, seed=1, grad=grad, dtype=dtype), grad=grad)
+    ours, theirs = (tensors(*shapes, seed=2, grad=grad, dtype=dtype) for _ in range(2))
+    torch.manual_seed(5)
+    actual = graph(*ours)
+    state = torch.get_rng_state()
+    torch.manual_seed(5)
+    expected = function(*theirs)
+    assert torch.equal(state, torch.get_rng_state()), "the generator did not advance as eager's does"
+    assert_same(actual, expected)
+    assert_same(ours, theirs)
+    if grad:
+        assert [t.requires_grad for t in leaves_of(actual)] == [t.requires_grad for t in leaves_of(expected)]
+        for result in (actual, expected):
+            sum(t.float().pow(2).sum() for t in leaves_of(result) if t.requires_grad).backward()
+        for a, e in zip(ours, theirs):
+            assert (a.grad is None) == (e.grad is None)
+            if e.grad is not None:
+                torch.testing.assert_close(a.grad, e.grad, rtol=1e-6, atol=1e-6)
+    return graph
+
+
+# Writes to inputs
+
+
+def write(x, y):
+    x.mul_(2).add_(y)
+    return x.sum()
+
+
+def write_through_view(x, y):
+    x[1:].t().add_(y)
+    return x * 2
+
+
+def test_writes_to_inputs_are_applied():
+    graph = check(write, (3, 4), (3, 4))
+    assert "mutate %x <- " in str(graph)
+    check(write_through_view, (3, 4), (4, 2))
+
+
+def test_write_of_an_input_that_needs_grad():
+    def function(x, y):
+        z = x * 1
+        z.add_(y)
+        z[0].zero_()
+        return z
+
+    check(function, (3, 4), (4,), grad=True)
+
+
+def test_write_to_an_input_that_is_no_leaf():
+    def function(x, y):
+        x.mul_(y)
+        return x.sin()
+
+    def run(call):
+        a, b = tensors((3, 4), (3, 4), seed=3, grad=True)
+        middle = a * 2
+        result = call(middle, b)
+        (result.sum() + middle.sum()).backward()
+        return result, middle, a.grad, b.grad
+
+    a, b = tensors((3, 4), (3, 4), grad=True)
+    graph = firesteel.trace(function, a * 2, b, grad=True)
+    for ours, theirs in zip(run(graph), run(function)):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_write_of_shape_alone():
+    def function(x):
+        x.t_()
+        return x + 1
+
+    check(function, (3, 4))
+
+
+def test_writes_under_no_grad():
+    def function(x):
+        with torch.no_grad():
+            x.add_(1)
+        return x * 2
+
+    check(function, (3,), grad=True)
+
+
+def test_out_arguments():
+    def function(x, out):
+        torch.mul(x, 3, out=out)
+        return out.sum()
+
+    check(function, (3, 4), (3, 4))
+
+
+# Aliases
+
+
+def test_views_of_inputs_are_views():
+    def function(x):
+        return x[1:], x.t(), x.view(-1)[2], x.detach()
+
+    x, = tensors((3, 4))
+    graph = firesteel.trace(function, x)
+    y, = tensors((3, 4), seed=9)
+    results = graph(y)
+    assert_same(results, function(y))
+    for result in results:
+        assert result.is_set_to(result) and result.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+    y.zero_()
+    assert all(result.abs().sum() == 0 for result in results)
+
+
+def test_view_of_an_input_is_differentiable():
+    def function(x):
+        return x.t()[1:], x.view(-1) * 2
+
+    check(function, (3, 4), grad=True)
+
+
+def test_an_output_that_is_an_input_is_that_input():
+    graph = firesteel.trace(lambda x, y: (y, x + 1, x), *tensors((3,), (4,)))
+    x, y = tensors((3,), (4,), seed=2)
+    first, second, third = graph(x, y)
+    assert first is y and third is x and torch.equal(second, x + 1)
+
+
+def test_outputs_that_share_memory():
+    def function(x):
+        y = x * 2
+        return y, y.view(-1), y[0], y
+
+    x, = tensors((3, 4), grad=True)
+    graph = firesteel.trace(function, x, grad=True)
+    a, b, c, d = graph(tensors((3, 4), seed=2, grad=True)[0])
+    assert a is d and b._base is a and c._base is a
+    with torch.no_grad():
+        a.zero_()
+    assert b.abs().sum() == 0
+    check(function, (3, 4), grad=True)
+
+
+def test_two_views_of_one_value():
+    def function(x):
+        y = x * 2
+        return y[0], y[1]
+
+    check(function, (3, 4), grad=True)
+
+
+def test_one_tensor_given_twice():
+    def function(x, y):
+        x.add_(1)
+        return x * y
+
+    a, = tensors((3,))
+    graph = firesteel.trace(function, a, a)
+    ours, theirs = tensors((3,), seed=2)[0], tensors((3,), seed=2)[0]
+    assert_same(graph(ours, ours), function(theirs, theirs))
+    assert_same(ours, theirs)
+    with pytest.raises(firesteel.InputMismatchError, match="one tensor in the trace and are two now"):
+        graph(*tensors((3,), (3,)))
+
+
+def test_inputs_that_share_memory():
+    def function(x, y):
+        y.mul_(3)
+        return x + 1, y
+
+    def arguments(seed):
+        x, = tensors((4, 4), seed=seed)
+        return x, x[1:3]
+
+    graph = firesteel.trace(function, *arguments(0))
+    ours, theirs = arguments(2), arguments(2)
+    assert_same(graph(*ours), function(*theirs))
+    assert_same(ours, theirs)
+
+
+def test_writing_to_shared_memory_that_needs_grad_is_refused():
+    def function(x, y):
+        y.mul_(3)
+        return x.sum() * y
+
+    x, = tensors((4, 4))
+    x = x.requires_grad_() * 1
+    with pytest.raises(firesteel.MutationError, match="shares its memory"):
+        firesteel.trace(function, x, x[1:3], grad=True)
+
+
+# Modules
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.drop, self.head = nn.Dropout(0.5), nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.norm(self.conv(x))), 2)
+        return self.head(self.drop(x.mean((2, 3))))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_training_steps_with_batch_norm_and_dropout(layout):
+    torch.manual_seed(0)
+    ours = Net().to(memory_format=layout)
+    theirs = copy.deepcopy(ours)
+    image = torch.randn(2, 3, 8, 8).to(memory_format=layout)
+    graph = firesteel.trace(ours, image, grad=True)
+    assert_same(list(ours.state_dict().values()), list(theirs.state_dict().values()))
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (ours, theirs)]
+    for step in range(5):
+        losses = []
+        for run, optimizer in zip((graph, theirs), optimizers):
+            torch.manual_seed(step)
+            batch = torch.randn(2, 3, 8, 8).to(memory_format=layout)
+            loss = run(batch).square().sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss)
+        torch.testing.assert_close(*losses, rtol=1e-5, atol=1e-6)
+    for (name, a), b in zip(ours.state_dict().items(), theirs.state_dict().values()):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_eval_mode_reads_the_statistics():
+    torch.manual_seed(0)
+    net = Net().eval()
+    graph = firesteel.trace(net, torch.randn(2, 3, 8, 8))
+    with torch.no_grad():
+        net.norm.running_mean.add_(1)  # changed in place after the trace: seen
+    x = torch.randn(2, 3, 8, 8)
+    torch.testing.assert_close(graph(x), net(x).detach())
+
+
+def test_tracing_changes_nothing_of_the_users():
+    torch.manual_seed(0)
+    net = Net()
+    before = copy.deepcopy(net.state_dict())
+    x = torch.randn(2, 3, 8, 8)
+    kept, state = x.clone(), torch.get_rng_state()
+    firesteel.trace(net, x, grad=True)
+    assert torch.equal(x, kept) and torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(a, b) for a, b in zip(before.values(), net.state_dict().values()))
+    assert all(p.grad is None for p in net.parameters())
+
+
+# Random numbers
+
+
+def test_random_operators_follow_the_generator():
+    def function(x):
+        noise = torch.rand(3, 4) + torch.randn_like(x) + torch.randint(0, 9, (3, 4))
+        return F.dropout(x, 0.3) + noise, torch.bernoulli(torch.full((5,), 0.5)), torch.randperm(7)
+
+    check(function, (3, 4))
+    check(lambda x: F.dropout(x * 2, 0.5), (30, 4), grad=True)
+
+
+def test_two_draws_differ():
+    graph = firesteel.trace(lambda x: (torch.rand_like(x), torch.rand_like(x)), *tensors((100,)))
+    first, second = graph(*tensors((100,)))
+    assert not torch.equal(first, second)
+
+
+def test_a_generator_of_ones_own():
+    generator = torch.Generator().manual_seed(3)
+
+    def function(x):
+        return x + torch.rand(4, generator=generator)
+
+    graph = firesteel.trace(function, *tensors((4,)))
+    x, = tensors((4,), seed=2)
+    generator.manual_seed(11)
+    actual = graph(x)
+    generator.manual_seed(11)
+    assert torch.equal(actual, function(x))
+
+
+def test_seeding_inside_is_repeated():
+    def function(x):
+        first = torch.rand(4)
+        torch.manual_seed(3)
+        second = torch.rand(4)
+        torch.manual_seed(4)
+        return x + first, second
+
+    check(function, (4,))
+
+
+# Modes
+
+
+def test_no_grad_inside():
+    def function(x):
+        with torch.no_grad():
+            scale = x.abs().max()
+        return x / scale
+
+    check(function, (3, 4), grad=True)
+
+
+def test_detach_inside():
+    check(lambda x: x * x.detach().exp(), (3, 4), grad=True)
+
+
+def test_inference_mode():
+    with torch.inference_mode():
+        graph = firesteel.trace(lambda x: x.mul(2).view(-1), *tensors((3, 4)))
+        x, = tensors((3, 4), seed=2)
+        result = graph(x)
+        assert result.is_inference() and torch.equal(result, x.mul(2).view(-1))
+
+    def function(x):
+        with torch.inference_mode():
+            y = x * 2
+        return y.clone() + x
+
+    check(function, (3,))
+
+
+def test_autocast():
+    layer = nn.Linear(4, 4)
+
+    def function(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return layer(layer(x)).float()
+
+    graph = check(function, (3, 4))
+    assert "bf16" in str(graph)
+    layer.zero_grad()
+    x, y = tensors((3, 4), grad=True), tensors((3, 4), grad=True)
+    graph = firesteel.trace(function, *tensors((3, 4), seed=1, grad=True), grad=True)
+    graph(*x).sum().backward()
+    ours, layer.weight.grad = layer.weight.grad, None
+    function(*y).sum().backward()
+    torch.testing.assert_close(ours, layer.weight.grad)
+    torch.testing.assert_close(x[0].grad, y[0].grad)
+
+
+# Autograd
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x.exp() * factor
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, = ctx.saved_tensors
+        return gradient * x.cos() * ctx.factor, None  # on purpose not the derivative
+
+
+def test_autograd_function():
+    check(lambda x: Scaled.apply(x * 2, 3.0).sum(), (3, 4), grad=True)
+
+
+def test_hooks_on_tensors():
+    def function(x):
+        y = x * 2
+        y.register_hook(lambda gradient: gradient * 10)
+        return y.sin()
+
+    check(function, (3, 4), grad=True)
+
+
+def test_hooks_on_modules():
+    layer = nn.Linear(4, 4)
+    layer.register_forward_hook(lambda module, inputs, output: output * 2)
+    layer.register_forward_pre_hook(lambda module, inputs: (inputs[0] + 1,))
+    check(layer, (3, 4), grad=True)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint(reentrant):
+    torch.manual_seed(0)
+    block = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Dropout(0.5), nn.Linear(8, 4))
+
+    def function(x):
+        return checkpoint(block, x * 1, use_reentrant=reentrant) + x
+
+    check(function, (3, 4), grad=True)
+
+
+def test_gradient_of_a_gradient_says_it_cannot():
+    graph = firesteel.trace(lambda x: x.sin(), *tensors((3,), grad=True), grad=True)
+    x, = tensors((3,), grad=True)
+    gradient, = torch.autograd.grad(graph(x).sum(), x, create_graph=True)
+    torch.testing.assert_close(gradient.detach(), x.cos().detach())
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        gradient.sum().backward()
+
+
+def test_gradients_inside_the_function():
+    def function(x):
+        y = x * x
+        gradient, = torch.autograd.grad(y.sum(), x, create_graph=True)
+        return (gradient * x).sum()
+
+    check(function, (3,), grad=True)
+
+
+def test_backward_twice():
+    graph = firesteel.trace(lambda x: (x * x).sum(), *tensors((3,), grad=True), grad=True)
+    x, = tensors((3,), seed=2, grad=True)
+    loss = graph(x)
+    loss.backward(retain_graph=True)
+    loss.backward(retain_graph=True)
+    torch.testing.assert_close(x.grad, 4 * x.detach())
+    loss = graph(x)
+    loss.backward()
+    with pytest.raises(RuntimeError, match="already"):
+        loss.backward()
+
+
+def test_write_after_the_call_is_noticed_by_backward():
+    graph = firesteel.trace(lambda x, y: (x * y).sum(), *tensors((3,), (3,), grad=True), grad=True)
+    x, y = tensors((3,), (3,), seed=2, grad=True)
+    middle = y * 1
+    loss = graph(x, middle)
+    middle.data  # reading is fine
+    with torch.no_grad():
+        middle.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_parameters_found_inside_get_gradients():
+    weight = torch.randn(4, requires_grad=True)
+    graph = firesteel.trace(lambda x: (x * weight).sum(), *tensors((4,)), grad=True)
+    x, = tensors((4,), seed=2)
+    graph(x).backward()
+    assert torch.equal(weight.grad, x)
+    assert len(graph.captured) == 1 and graph.captured[0] is weight
+
+
+# Types
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_floating_types(dtype):
+    check(lambda x, y: F.gelu(x @ y).softmax(-1), (3, 4), (4, 5), dtype=dtype, grad=True)
+
+
+def test_complex():
+    def function(x):
+        z = torch.complex(x, x * 2)
+        return torch.fft.ifft(torch.fft.fft(z) * z.conj()).real, torch.view_as_real(z * z.conj().resolve_conj())
+
+    check(function, (3, 4), grad=True)
+
+
+def test_integers_and_booleans():
+    def function(x):
+        index = (x * 10).to(torch.int64)
+        return index.clamp(0, 3), (index > 2) & (index % 2 == 0), index.to(torch.uint8), index // 3, index.bitwise_xor(5)
+
+    check(function, (3, 4))
+
+
+def test_constants_made_inside():
+    def function(x):
+        table = torch.tensor([1.0, 2.0, 3.0])
+        table[0] = 5  # changes this call's table only
+        steps = int(torch.tensor(2).item())
+        return x * table * steps, table, torch.arange(3) + torch.as_tensor([1, 2, 3])
+
+    graph = check(function, (3,))
+    first = graph(*tensors((3,)))[1]
+    first.zero_()
+    assert graph(*tensors((3,)))[1].tolist() == [5.0, 2.0, 3.0]
+
+
+# Custom operators
+
+
+@torch.library.custom_op("firesteel_tests::scale", mutates_args=())
+def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return torch.from_numpy(x.detach().numpy() * factor)
+
+
+@scale.register_fake
+def _(x, factor):
+    return torch.empty_like(x)
+
+
+def scale_context(ctx, inputs, output):
+    ctx.factor = inputs[1]
+
+
+scale.register_autograd(lambda ctx, gradient: (gradient * ctx.factor, None), setup_context=scale_context)
+
+
+@torch.library.custom_op("firesteel_tests::accumulate", mutates_args={"total"})
+def accumulate(x: torch.Tensor, total: torch.Tensor) -> None:
+    total.add_(x)
+
+
+def test_custom_operator():
+    graph = check(lambda x: scale(x * 2, 3.0).sin(), (3, 4), grad=True)
+    assert any(node.op == "firesteel_tests.scale" for node in graph.nodes)
+
+
+def test_custom_operator_that_writes():
+    def function(x, total):
+        accumulate(x * 2, total)
+        accumulate(x, total)
+        return total.sum()
+
+    graph = check(function, (3, 4), (3, 4))
+    assert sum(node.op == "firesteel_tests.accumulate" for node in graph.nodes) == 2
+
+
+def test_custom_operator_without_a_shape_rule():
+    library = torch.library.Library("firesteel_tests", "FRAGMENT")
+    library.define("halve(Tensor x) -> Tensor")
+    library.impl("halve", lambda x: torch.from_numpy(x.numpy()[: x.shape[0] // 2] / 2), "CPU")
+    check(lambda x: torch.ops.firesteel_tests.halve(x + 1) * 2, (6, 4))
+
+
+# Nesting
+
+
+def test_a_graph_called_while_tracing_is_inlined():
+    inner = firesteel.trace(lambda x: x.sin() * 2, *tensors((3,), grad=True), grad=True)
+    graph = check(lambda x: inner(x + 1) + x, (3,), grad=True)
+    assert any(node.op == "aten.sin" for node in graph.nodes)
+
+
+def test_vmap_and_func_grad_inside():
+    def function(x):
+        return torch.vmap(lambda row: (row * row).sum())(x), torch.func.grad(lambda v: v.sin().sum())(x[0])
+
+    check(function, (3, 4))
