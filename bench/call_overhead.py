@@ -1,4 +1,4 @@
-"""What a call of a compiled function costs: `x + 1`, alternating between eager, Firesteel and torch.compile; the minimum."""
+"""What a call of a compiled function costs: `x + 1`, alternating with eager and torch.compile; the minimum of each."""
 
 import time
 

@@ -4,6 +4,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 shopt -s nullglob
 
+cmake --build build/release --target bench_executor >/dev/null
+echo "== bench/executor.cpp"
+build/release/bench/bench_executor
+
 for bench in bench/*.py; do
   [[ $(basename "$bench") == _* ]] && continue
   echo "== $bench"

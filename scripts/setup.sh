@@ -31,6 +31,8 @@ find_missing() {
   need ccache command -v ccache
   need libboost-graph-dev header boost/graph/boykov_kolmogorov_max_flow.hpp
   need libgtest-dev header gtest/gtest.h
+  need llvm-19-dev test -f /usr/lib/llvm-19/include/llvm/Config/llvm-config.h
+  need libzstd-dev header zstd.h
   if ! command -v "$PYTHON" > /dev/null; then
     [[ $PYTHON == python3 ]] || stop "PYTHON=$PYTHON is no command here."
     missing+=(python3 python3-venv python3-dev)

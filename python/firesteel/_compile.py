@@ -14,9 +14,7 @@ RECOMPILE_LIMIT = 8
 def compile(model=None, *, backend=DEFAULT_BACKEND, fullgraph=False, recompile_limit=RECOMPILE_LIMIT):
     """Compiles a function, method or module: `@compile`, `@compile(backend=...)`, or `compile(f)`."""
     if model is None:
-        return functools.partial(
-            compile, backend=backend, fullgraph=fullgraph, recompile_limit=recompile_limit
-        )
+        return functools.partial(compile, backend=backend, fullgraph=fullgraph, recompile_limit=recompile_limit)
     if not callable(model):
         raise TypeError(f"compile() needs a function, method or module, not {model!r}")
     if not isinstance(backend, str):
@@ -48,7 +46,7 @@ def nonstrict_trace(traceable_fn):
 class CompiledModule:
     """A module whose calls are compiled; everything else is the module's own."""
 
-    __slots__ = ("_orig_mod", "_compiled", "__weakref__")
+    __slots__ = ("__weakref__", "_compiled", "_orig_mod")
 
     def __init__(self, module, backend, fullgraph, recompile_limit):
         object.__setattr__(self, "_orig_mod", module)

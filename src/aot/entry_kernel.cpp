@@ -6,6 +6,7 @@
 #include "aot/functional_ops.h"
 #include "aot/ivalue_tensors.h"
 #include "aot/recorder.h"
+#include "aot/shapes.h"
 
 namespace firesteel {
 namespace {
@@ -72,7 +73,7 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
     });
   }
   // The swapped arguments bring keys of their own (Functionalize, Fake).
-  op.redispatchBoxed(keys_for_call(op, stack) & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey), stack);
+  op.redispatchBoxed(plan.keys_for(stack) & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey), stack);
 
   // `buffer.add_(x)` gives back the tensor it was called on, not its stand-in.
   if (plan.is_mutable) {
@@ -89,8 +90,9 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
 
 void entry_kernel(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const DispatchKeySet below = keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey);
+  if (infer_inner_call(op, stack)) return;
   Recorder* recorder = Recorder::current();
-  if (!recorder || !recorder->active()) return op.redispatchBoxed(below, stack);
+  if (!recorder || !recorder->active() || is_inferring_shapes()) return op.redispatchBoxed(below, stack);
   try {
     enter(op, below, *recorder, stack);
   } catch (const c10::Error& error) {

@@ -130,6 +130,43 @@ void repeat_draw(Recorder& recorder, Node* drawn, std::vector<IValue>& results, 
   }
 }
 
+// An operator that decomposes, met below functionalization: its parts may write to tensors they make, so they are
+// functionalized in turn, on wrappers of their own.
+void decompose(const c10::OperatorHandle& op, Stack* stack, size_t base) {
+  namespace functional = at::functionalization::impl;
+  std::vector<std::pair<at::Tensor, at::Tensor>> wrapped;  // fake, wrapper
+  for (size_t i = base; i < stack->size(); ++i) {
+    map_tensors((*stack)[i], [&](const at::Tensor& tensor) -> at::Tensor {
+      if (!as_fake(tensor)) return tensor;
+      for (const auto& [fake, wrapper] : wrapped) {
+        if (fake.is_same(tensor)) return wrapper;
+      }
+      return wrapped.emplace_back(tensor, functional::to_functional_tensor(tensor)).second;
+    });
+  }
+  {
+    const auto local = c10::impl::tls_local_dispatch_key_set();
+    const c10::DispatchKeySet functionalize(c10::DispatchKey::Functionalize);
+    c10::impl::ForceDispatchKeyGuard guard(local.included_ | functionalize, local.excluded_ - functionalize);
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+  }
+  for (const auto& [fake, wrapper] : wrapped) {
+    functional::sync(wrapper);
+    const at::Tensor now = functional::from_functional_tensor(wrapper);
+    if (!now.is_same(fake)) fake.unsafeGetTensorImpl()->shallow_copy_from(now.getIntrusivePtr());
+  }
+  for (size_t i = base; i < stack->size(); ++i) {
+    map_tensors((*stack)[i], [&](const at::Tensor& tensor) -> at::Tensor {
+      if (!functional::isFunctionalTensor(tensor)) return tensor;
+      for (const auto& [fake, wrapper] : wrapped) {
+        if (wrapper.is_same(tensor)) return fake;
+      }
+      functional::sync(tensor);
+      return functional::from_functional_tensor(tensor);
+    });
+  }
+}
+
 void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   const OpPlan& plan = plan_of(op);
   const size_t base = stack->size() - plan.argument_count;
@@ -146,8 +183,8 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stac
   } else if (!recorder || !recorder->active() || concerns_no_fake(plan, sum)) {
     return run_outside(plan, stack);
   }
-  if (plan.composite_implicit) return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
-  if (plan.data_dependent) {
+  if (plan.composite_implicit) return decompose(op, stack, base);
+  if (plan.depends_on_data(args)) {
     if (read_constant(plan, stack, base)) return;
     recorder->fail_data_dependent(op.schema().name());
   }

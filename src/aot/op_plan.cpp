@@ -5,6 +5,8 @@
 
 #include <ATen/core/enum_tag.h>
 
+#include "aot/ivalue_tensors.h"
+
 namespace firesteel {
 namespace {
 
@@ -36,13 +38,25 @@ std::optional<c10::KernelFunction> find_cpp_meta(const c10::OperatorHandle& op) 
   return std::nullopt;
 }
 
-}  // namespace
-
-c10::DispatchKeySet keys_for_call(const c10::OperatorHandle& op, const torch::jit::Stack* stack) {
-  return (op.*exposed(EntryOfHandle{}))->op.dispatchKeyExtractor().getDispatchKeySetBoxed(stack);
+bool has_mask(c10::ArrayRef<c10::IValue> args) {
+  bool found = false;
+  each_tensor(args[1], [&](const at::Tensor& index) {
+    found = found || index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+  });
+  return found;
 }
+bool lacks_output_size(c10::ArrayRef<c10::IValue> args) { return args[1].isNone(); }
+bool never(c10::ArrayRef<c10::IValue>) { return false; }
 
-namespace {
+// Operators that torch marks as depending on data for all calls, though most do not.
+constexpr struct {
+  std::string_view op;
+  bool (*depends_for)(c10::ArrayRef<c10::IValue>);
+} kSometimesDependent[] = {
+    {"aten::index.Tensor", has_mask},
+    {"aten::repeat_interleave.Tensor", lacks_output_size},
+    {"aten::_ctc_loss", never},
+};
 
 bool has_tag(const c10::OperatorHandle& op, at::Tag tag) {
   const auto& tags = op.getTags();
@@ -56,7 +70,11 @@ OpPlan::OpPlan(const c10::OperatorHandle& handle) : op(handle) {
   const std::string& name = schema.name();
   argument_count = schema.arguments().size();
   return_count = schema.returns().size();
-  rule = find_shape_rule(schema.overload_name().empty() ? name : name + "." + schema.overload_name());
+  const std::string full_name = schema.overload_name().empty() ? name : name + "." + schema.overload_name();
+  rule = find_shape_rule(full_name);
+  for (const auto& entry : kSometimesDependent) {
+    if (entry.op == full_name) depends_for = entry.depends_for;
+  }
   cpp_meta = find_cpp_meta(op);
   composite_implicit = op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
   // A custom operator's kernel for all devices does its real work: it is not to be run for shapes.

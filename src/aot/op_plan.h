@@ -25,15 +25,16 @@ struct OpPlan {
   bool composite_implicit = false;   // decomposes into other operators
   bool has_any_meta = false;         // C++ or Python
   bool data_dependent = false;       // reads data, or the shape of its result depends on data
+  // Where that is so for some calls only (an index that is a mask): whether it is for this one.
+  bool (*depends_for)(c10::ArrayRef<c10::IValue> args) = nullptr;
   bool is_lift = false;              // lift_fresh and relatives: a constant enters
   bool is_random = false;
   bool is_mutable = false;
+  bool depends_on_data(c10::ArrayRef<c10::IValue> args) const { return data_dependent && (!depends_for || depends_for(args)); }
+
   int device_argument = -1;
   c10::SmallVector<uint8_t, 4> written_arguments;
 };
-
-// The keys that a call with these arguments is dispatched on, as the dispatcher itself works them out.
-c10::DispatchKeySet keys_for_call(const c10::OperatorHandle& op, const torch::jit::Stack* stack);
 
 const OpPlan& plan_of(const c10::OperatorHandle& op);
 

@@ -238,21 +238,19 @@ RecorderScope::RecorderScope(std::shared_ptr<Recorder> recorder)
     : recorder_(std::move(recorder)),
       outer_(t_current),
       reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()),
-      autocast_cache_(at::autocast::is_autocast_cache_enabled()),
       keys_(c10::impl::tls_local_dispatch_key_set().included_ |
                 c10::DispatchKeySet({kEntryKey, c10::DispatchKey::Functionalize, kFakeKey}),
             c10::impl::tls_local_dispatch_key_set().excluded_ -
                 c10::DispatchKeySet({kEntryKey, c10::DispatchKey::Functionalize, kFakeKey})) {
   t_current = recorder_.get();
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
-  // Autocast's cache would keep fakes alive past the trace; merging common subexpressions does its work here.
-  at::autocast::set_autocast_cache_enabled(false);
 }
 
 RecorderScope::~RecorderScope() {
   t_current = outer_;
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(reapply_views_);
-  at::autocast::set_autocast_cache_enabled(autocast_cache_);
+  // Casts of stand-ins that autocast has kept must not outlive the trace.
+  if (at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA)) at::autocast::clear_cache();
 }
 
 bool is_tracing() { return t_current != nullptr; }

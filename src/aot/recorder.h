@@ -92,7 +92,6 @@ class RecorderScope {
   std::shared_ptr<Recorder> recorder_;
   Recorder* outer_;
   bool reapply_views_;
-  bool autocast_cache_;
   c10::impl::ForceDispatchKeyGuard keys_;
 };
 

@@ -10,4 +10,9 @@ namespace firesteel {
 std::vector<c10::IValue> infer_shapes(const OpPlan& plan, const std::vector<c10::IValue>& on_meta,
                                       c10::ArrayRef<c10::IValue> args, c10::Device device);
 
+// While a kernel made of other operators runs on meta tensors, those operators come back here too (through the entry
+// key) instead of reaching Python's shape kernels. False: the call has nothing to do with that.
+bool is_inferring_shapes();
+bool infer_inner_call(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 }  // namespace firesteel

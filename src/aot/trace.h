@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 
 #include "graph/graph.h"
 #include "partition/partition.h"
@@ -81,6 +82,7 @@ FIRESTEEL_API void set_source_provider(SourceProvider provider);
 // Counters for tests and benchmarks: how each recorded operator found its shape.
 struct TraceCounters {
   uint64_t recorded = 0, rule = 0, cpp_meta = 0, python_meta = 0, zero_run = 0;
+  std::map<std::string, uint64_t> slow;  // operators whose shape came from Python or a run on zeros
 };
 FIRESTEEL_API TraceCounters trace_counters();
 FIRESTEEL_API void reset_trace_counters();

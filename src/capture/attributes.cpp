@@ -69,7 +69,8 @@ PyRef wrapped_module_attribute(Capture& capture, PyObject* module, PyObject* nam
 }
 
 PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name) {
-  if (std::string_view(Py_TYPE(module)->tp_name) == "torch._ops" || std::string_view(Py_TYPE(module)->tp_name).starts_with("_Op")) {
+  if (std::string_view(Py_TYPE(module)->tp_name) == "torch._ops" ||
+      std::string_view(Py_TYPE(module)->tp_name).starts_with("_Op")) {
     // Namespaces of torch.ops make their members when asked and keep them.
     PyRef value = checked(PyObject_GetAttr(module, name));
     return capture.admit(value.get(), capture.sources.pinned(value.get(), std::string(python::text_of(name))));
@@ -236,8 +237,8 @@ PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
 
 PyRef load_attribute(Capture& capture, PyObject* object, PyObject* name) {
   if (PyRef value = find_attribute(capture, object, name)) return value;
-  capture.stop(BreakReason::Exception, fmt::format("AttributeError: '{}' object has no attribute '{}'", Py_TYPE(object)->tp_name,
-                                                   python::text_of(name)));
+  capture.stop(BreakReason::Exception, fmt::format("AttributeError: '{}' object has no attribute '{}'",
+                                                   Py_TYPE(object)->tp_name, python::text_of(name)));
 }
 
 PyRef load_method(Capture& capture, PyObject* object, PyObject* name, bool& takes_self) {

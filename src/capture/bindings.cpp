@@ -24,7 +24,8 @@ nb::object compile_function(nb::handle callable, const std::string& backend, boo
   }
   const std::optional<Backend> chosen = backend_named(backend);
   if (!chosen) {
-    throw nb::value_error(fmt::format("there is no backend \"{}\"; those there are: {}", backend, backend_names()).c_str());
+    throw nb::value_error(
+        fmt::format("there is no backend \"{}\"; those there are: {}", backend, backend_names()).c_str());
   }
   return give(new_compiled_function(callable.ptr(), *chosen, fullgraph, recompile_limit));
 }
@@ -65,8 +66,9 @@ void bind_capture(nb::module_& module) {
   make_callable_types(module.ptr());
   module.def("_compile_function", &compile_function, nb::arg("callable"), nb::arg("backend"), nb::arg("fullgraph"),
              nb::arg("recompile_limit"));
-  module.def("_nonstrict_function", [](nb::handle function) { return give(new_nonstrict_function(function.ptr())); },
-             nb::arg("function"));
+  module.def(
+      "_nonstrict_function", [](nb::handle function) { return give(new_nonstrict_function(function.ptr())); },
+      nb::arg("function"));
   module.def("_entries", &entries, nb::arg("compiled"), "What a compiled function holds: graphs, guards, reasons.");
   module.def("counters", &counters_now,
              "What compiled functions have done: frames captured, calls served, missed, and run eagerly by reason.");

@@ -22,11 +22,13 @@ using python::checked;
 }
 
 bool all_constant(Capture& capture, const CallArgs& args) {
-  return std::all_of(args.values.begin(), args.values.end(), [&](const PyRef& value) { return capture.is_deep_constant(value.get()); });
+  return std::all_of(args.values.begin(), args.values.end(),
+                     [&](const PyRef& value) { return capture.is_deep_constant(value.get()); });
 }
 
 bool any_tensor(const CallArgs& args) {
-  return std::any_of(args.values.begin(), args.values.end(), [](const PyRef& value) { return python::is_tensor(value.get()); });
+  return std::any_of(args.values.begin(), args.values.end(),
+                     [](const PyRef& value) { return python::is_tensor(value.get()); });
 }
 
 // Computes from constants; on a tensor it is a node like torch's own.
@@ -63,12 +65,14 @@ bool is_simple_class(PyObject* object) {
   // Metaclasses decide isinstance() themselves; those of abc and torch only look.
   PyTypeObject* meta = Py_TYPE(object);
   const std::string_view name = meta->tp_name;
-  return meta == &PyType_Type || name == "ABCMeta" || name == "abc.ABCMeta" || name == "_TensorMeta" || name == "_ParameterMeta" ||
-         name == "torch._C._TensorMeta" || name == "_BufferMeta" || name == "EnumMeta" || name == "EnumType";
+  return meta == &PyType_Type || name == "ABCMeta" || name == "abc.ABCMeta" || name == "_TensorMeta" ||
+         name == "_ParameterMeta" || name == "torch._C._TensorMeta" || name == "_BufferMeta" || name == "EnumMeta" ||
+         name == "EnumType";
 }
 
 PyRef is_instance(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() != 2 || !is_simple_class(args[1])) refuse(capture, callable);
+  if (args.values.size() != 2 || !is_simple_class(args[1]) || !capture.is_deep_constant(args[1]))
+    refuse(capture, callable);
   return args.call(callable);
 }
 
@@ -91,7 +95,8 @@ PyRef get_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
 }
 
 PyRef has_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() != 2 || !PyUnicode_CheckExact(args[1]) || python::is_tensor(args[0])) refuse(capture, callable);
+  if (args.values.size() != 2 || !PyUnicode_CheckExact(args[1]) || python::is_tensor(args[0]))
+    refuse(capture, callable);
   return checked(PyBool_FromLong(static_cast<bool>(find_attribute(capture, args[0], args[1]))));
 }
 
@@ -131,28 +136,69 @@ struct Row {
   BuiltinRule rule;
 };
 constexpr auto kRules = std::to_array<Row>({
-    {"builtins", "len", length},           {"builtins", "isinstance", is_instance}, {"builtins", "issubclass", is_instance},
-    {"builtins", "callable", is_callable}, {"builtins", "type", type_of},           {"builtins", "getattr", get_attribute},
-    {"builtins", "hasattr", has_attribute}, {"builtins", "iter", iterate},          {"builtins", "next", next_item},
-    {"builtins", "enumerate", over_iterables}, {"builtins", "zip", over_iterables}, {"builtins", "list", over_iterables},
-    {"builtins", "tuple", over_iterables}, {"builtins", "reversed", reverse},       {"builtins", "dict", make_dict},
-    {"builtins", "range", pure},           {"builtins", "slice", pure},             {"builtins", "int", pure},
-    {"builtins", "float", pure},           {"builtins", "bool", pure},              {"builtins", "str", pure},
-    {"builtins", "complex", pure},         {"builtins", "set", pure},               {"builtins", "frozenset", pure},
-    {"builtins", "abs", pure},             {"builtins", "min", pure},               {"builtins", "max", pure},
-    {"builtins", "sum", pure},             {"builtins", "round", pure},             {"builtins", "pow", pure},
-    {"builtins", "divmod", pure},          {"builtins", "any", pure},               {"builtins", "all", pure},
-    {"builtins", "sorted", pure},          {"builtins", "ord", pure},               {"builtins", "chr", pure},
-    {"builtins", "repr", pure},            {"builtins", "hash", pure},              {"torch", "Size", pure},
-    {"torch", "device", pure},             {"torch", "is_grad_enabled", ambient},   {"torch", "get_default_dtype", ambient},
-    {"torch", "is_inference_mode_enabled", ambient}, {"torch", "is_autocast_enabled", ambient},
-    {"torch", "get_autocast_dtype", ambient}, {"torch._C", "_get_tracing_state", ambient},
-    {"torch._C", "_is_torch_function_enabled", ambient}, {"torch._C", "_has_torch_function", ambient},
-    {"torch._C", "_has_torch_function_unary", ambient}, {"torch._C", "_has_torch_function_variadic", ambient},
-    {"torch", "promote_types", ambient},   {"torch", "is_floating_point", ambient}, {"torch", "is_complex", ambient},
+    {"builtins", "len", length},
+    {"builtins", "isinstance", is_instance},
+    {"builtins", "issubclass", is_instance},
+    {"builtins", "callable", is_callable},
+    {"builtins", "type", type_of},
+    {"builtins", "getattr", get_attribute},
+    {"builtins", "hasattr", has_attribute},
+    {"builtins", "iter", iterate},
+    {"builtins", "next", next_item},
+    {"builtins", "enumerate", over_iterables},
+    {"builtins", "zip", over_iterables},
+    {"builtins", "list", over_iterables},
+    {"builtins", "tuple", over_iterables},
+    {"builtins", "reversed", reverse},
+    {"builtins", "dict", make_dict},
+    {"builtins", "range", pure},
+    {"builtins", "slice", pure},
+    {"builtins", "int", pure},
+    {"builtins", "float", pure},
+    {"builtins", "bool", pure},
+    {"builtins", "str", pure},
+    {"builtins", "complex", pure},
+    {"builtins", "set", pure},
+    {"builtins", "frozenset", pure},
+    {"builtins", "abs", pure},
+    {"builtins", "min", pure},
+    {"builtins", "max", pure},
+    {"builtins", "sum", pure},
+    {"builtins", "round", pure},
+    {"builtins", "pow", pure},
+    {"builtins", "divmod", pure},
+    {"builtins", "any", pure},
+    {"builtins", "all", pure},
+    {"builtins", "sorted", pure},
+    {"builtins", "ord", pure},
+    {"builtins", "chr", pure},
+    {"builtins", "repr", pure},
+    {"builtins", "hash", pure},
+    {"torch", "Size", pure},
+    {"torch", "device", pure},
+    {"torch", "is_grad_enabled", ambient},
+    {"torch", "get_default_dtype", ambient},
+    {"torch", "is_inference_mode_enabled", ambient},
+    {"torch", "is_autocast_enabled", ambient},
+    {"torch", "get_autocast_dtype", ambient},
+    {"torch._C", "_get_tracing_state", ambient},
+    {"torch._C", "_is_torch_function_enabled", ambient},
+    {"torch._C", "_has_torch_function", ambient},
+    {"torch._C", "_has_torch_function_unary", ambient},
+    {"torch._C", "_has_torch_function_variadic", ambient},
+    {"torch", "promote_types", ambient},
+    {"torch", "is_floating_point", ambient},
+    {"torch", "is_complex", ambient},
 });
 // Modules whose C functions all compute from their arguments alone.
 constexpr auto kPureModules = std::to_array<const char*>({"math", "cmath", "operator", "_operator"});
+
+// Functions of the operator module that may change their first argument, or call it.
+bool may_change(std::string_view name) {
+  const bool reads =
+      name == "index" || name == "indexOf" || name == "inv" || name == "invert" || name.starts_with("is_");
+  return name == "setitem" || name == "delitem" || name == "call" || (name.starts_with("i") && !reads);
+}
 
 std::unordered_map<PyObject*, BuiltinRule> make_table() {
   std::unordered_map<PyObject*, BuiltinRule> table;
@@ -161,7 +207,11 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
     Py_ssize_t position = 0;
     PyObject* value = nullptr;
     while (PyDict_Next(PyModule_GetDict(module.get()), &position, nullptr, &value)) {
-      if (PyCFunction_Check(value)) table.emplace(PyRef::borrow(value).release(), pure);
+      if (!PyCFunction_Check(value)) continue;
+      // By the function's own name: the module has each a second time, as `__iadd__`.
+      const char* own = reinterpret_cast<PyCFunctionObject*>(value)->m_ml->ml_name;
+      if (std::string_view(name).ends_with("operator") && may_change(own)) continue;
+      table.emplace(PyRef::borrow(value).release(), pure);
     }
   }
   for (const Row& row : kRules) {
@@ -182,10 +232,12 @@ struct Method {
 
 const std::vector<Method>& methods() {
   static const auto* rows = new std::vector<Method>{
-      {&PyList_Type, "append", Effect::Changes}, {&PyList_Type, "extend", Effect::Changes}, {&PyList_Type, "insert", Effect::Changes},
-      {&PyList_Type, "pop", Effect::Changes},    {&PyList_Type, "clear", Effect::Changes},  {&PyList_Type, "reverse", Effect::Changes},
-      {&PyList_Type, "copy", Effect::Copies},    {&PyDict_Type, "copy", Effect::Copies},    {&PyDict_Type, "keys", Effect::Views},
-      {&PyDict_Type, "values", Effect::Views},   {&PyDict_Type, "items", Effect::Views},    {&PyDict_Type, "get", Effect::Gets},
+      {&PyList_Type, "append", Effect::Changes}, {&PyList_Type, "extend", Effect::Changes},
+      {&PyList_Type, "insert", Effect::Changes}, {&PyList_Type, "pop", Effect::Changes},
+      {&PyList_Type, "clear", Effect::Changes},  {&PyList_Type, "reverse", Effect::Changes},
+      {&PyList_Type, "copy", Effect::Copies},    {&PyDict_Type, "copy", Effect::Copies},
+      {&PyDict_Type, "keys", Effect::Views},     {&PyDict_Type, "values", Effect::Views},
+      {&PyDict_Type, "items", Effect::Views},    {&PyDict_Type, "get", Effect::Gets},
       {&PyDict_Type, "update", Effect::Changes}, {&PyDict_Type, "setdefault", Effect::Changes},
       {&PyDict_Type, "pop", Effect::Changes},    {&PyDict_Type, "clear", Effect::Changes},
       {&PySet_Type, "add", Effect::Changes},
@@ -194,7 +246,8 @@ const std::vector<Method>& methods() {
 }
 
 PyRef dict_get(Capture& capture, PyObject* dict, PyObject* key, PyRef fallback) {
-  if (!is_guardable_constant(key)) capture.stop(BreakReason::Value, fmt::format("a {} is a dict's key", Py_TYPE(key)->tp_name));
+  if (!is_guardable_constant(key))
+    capture.stop(BreakReason::Value, fmt::format("a {} is a dict's key", Py_TYPE(key)->tp_name));
   const Source* source = capture.source_of(dict);
   PyObject* value = PyDict_GetItemWithError(dict, key);
   if (!value) {
@@ -215,9 +268,9 @@ BuiltinRule builtin_rule(PyObject* callable) {
 
 bool has_container_methods(PyTypeObject* type) {
   const std::string_view name = type->tp_name;
-  return type == &PyList_Type || type == &PyDict_Type || type == &PyTuple_Type || type == &PySet_Type || type == &PyUnicode_Type ||
-         type == &PyLong_Type || type == &PyFloat_Type || type == &PyBytes_Type || type == &PyRange_Type || name == "torch.Size" ||
-         name == "collections.OrderedDict";
+  return type == &PyList_Type || type == &PyDict_Type || type == &PyTuple_Type || type == &PySet_Type ||
+         type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBytes_Type ||
+         type == &PyRange_Type || name == "torch.Size" || name == "collections.OrderedDict";
 }
 
 PyRef call_container_method(Capture& capture, PyMethodDescrObject* method, CallArgs& args) {

@@ -12,7 +12,9 @@ class CallShape {
  public:
   CallShape(size_t positional, PyObject* keywords) : positional_(positional), keywords_(PyRef::borrow(keywords)) {}
   bool matches(size_t positional, PyObject* keywords) const;
-  size_t count() const { return positional_ + (keywords_ ? static_cast<size_t>(PyTuple_GET_SIZE(keywords_.get())) : 0); }
+  size_t count() const {
+    return positional_ + (keywords_ ? static_cast<size_t>(PyTuple_GET_SIZE(keywords_.get())) : 0);
+  }
   size_t positional() const { return positional_; }
   PyObject* keyword(size_t i) const { return PyTuple_GET_ITEM(keywords_.get(), i); }
 
@@ -21,7 +23,8 @@ class CallShape {
   PyRef keywords_;  // a tuple of names, or empty
 };
 
-// One parameter of the function: a source for its value, or, for `*args` and `**kwargs`, for each item of a new container.
+// One parameter of the function: a source for its value, or, for `*args` and `**kwargs`, for each item of a new
+// container.
 struct Parameter {
   const Source* source = nullptr;
   std::vector<const Source*> items;  // in the order of the tuple or dict

@@ -34,7 +34,8 @@ void guard_defaults(Capture& capture, PyFunctionObject* function) {
     const Source* named = capture.sources.step(source, AccessKind::FunctionKwDefaults);
     Py_ssize_t position = 0;
     PyObject *key = nullptr, *value = nullptr;
-    while (PyDict_Next(function->func_kwdefaults, &position, &key, &value)) capture.admit(value, capture.sources.item(named, key));
+    while (PyDict_Next(function->func_kwdefaults, &position, &key, &value))
+      capture.admit(value, capture.sources.item(named, key));
   }
 }
 
@@ -43,7 +44,8 @@ PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   if (code->co_flags & kSpecialCode) capture.stop(BreakReason::Generator, name_of(callable));
   if (capture.depth >= kDeepest) capture.stop(BreakReason::Depth, std::to_string(kDeepest));
-  if (!capture.is_made(callable) && !capture.source_of(callable)) capture.stop(BreakReason::Origin, fmt::format("`{}`", name_of(callable)));
+  if (!capture.is_made(callable) && !capture.source_of(callable))
+    capture.stop(BreakReason::Origin, fmt::format("`{}`", name_of(callable)));
   guard_defaults(capture, function);
 
   bool taken = false;
@@ -69,10 +71,12 @@ PyRef call_with_self(Capture& capture, PyObject* callable, PyObject* self, CallA
 }  // namespace
 
 PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
-  if (const std::string* name = torch_leaf(callable)) return capture.torch_call(callable, *name, args.tuple(), args.dict());
+  if (const std::string* name = torch_leaf(callable))
+    return capture.torch_call(callable, *name, args.tuple(), args.dict());
   if (const char* why = forbidden_leaf(callable)) {
     const bool reads = std::string_view(why).starts_with("reads a tensor's data");
-    capture.stop(reads ? BreakReason::DataDependent : BreakReason::CFunction, fmt::format("{}: {}", name_of(callable), why));
+    capture.stop(reads ? BreakReason::DataDependent : BreakReason::CFunction,
+                 fmt::format("{}: {}", name_of(callable), why));
   }
   if (BuiltinRule rule = builtin_rule(callable)) return rule(capture, callable, args);
   if (PyFunction_Check(callable)) return inline_function(capture, callable, args);
@@ -91,15 +95,18 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     auto* method = reinterpret_cast<PyMethodDescrObject*>(callable);
     if (has_container_methods(method->d_common.d_type)) return call_container_method(capture, method, args);
   }
-  if (PyCFunction_Check(callable) && PyCFunction_GET_SELF(callable) && has_container_methods(Py_TYPE(PyCFunction_GET_SELF(callable)))) {
+  if (PyCFunction_Check(callable) && PyCFunction_GET_SELF(callable) &&
+      has_container_methods(Py_TYPE(PyCFunction_GET_SELF(callable)))) {
     PyObject* self = PyCFunction_GET_SELF(callable);
     PyRef name = interned(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name);
     PyObject* method = _PyType_Lookup(Py_TYPE(self), name.get());
-    if (method && Py_IS_TYPE(method, &PyMethodDescr_Type)) return call_with_self(capture, method, self, std::move(args));
+    if (method && Py_IS_TYPE(method, &PyMethodDescr_Type))
+      return call_with_self(capture, method, self, std::move(args));
   }
   if (is_torch_op(callable)) {
     PyRef text = python::checked(PyObject_Str(callable));
-    return capture.torch_call(callable, fmt::format("torch.ops.{}", python::text_of(text.get())), args.tuple(), args.dict());
+    return capture.torch_call(callable, fmt::format("torch.ops.{}", python::text_of(text.get())), args.tuple(),
+                              args.dict());
   }
   if (PyExceptionClass_Check(callable)) capture.stop(BreakReason::Exception, fmt::format("a {}", name_of(callable)));
   if (PyType_Check(callable)) capture.stop(BreakReason::Creation, reinterpret_cast<PyTypeObject*>(callable)->tp_name);

@@ -23,7 +23,8 @@ void add_place(Break& found) {
   found.place = python::show(lines.front());
   for (size_t i = lines.size(); i-- > 1;) {
     const std::string file = std::filesystem::path(lines[i].file).filename().string();
-    found.inside += fmt::format("{}{} ({}:{})", found.inside.empty() ? "" : " → ", lines[i].function, file, lines[i].line);
+    found.inside +=
+        fmt::format("{}{} ({}:{})", found.inside.empty() ? "" : " → ", lines[i].function, file, lines[i].line);
   }
 }
 
@@ -41,7 +42,8 @@ PyRef CallArgs::dict() const {
   if (!keyword_count()) return {};
   PyRef result = python::checked(PyDict_New());
   for (size_t i = 0; i < keyword_count(); ++i) {
-    python::check(PyDict_SetItem(result.get(), PyTuple_GET_ITEM(keywords.get(), i), values[positional() + i].get()) == 0);
+    python::check(PyDict_SetItem(result.get(), PyTuple_GET_ITEM(keywords.get(), i), values[positional() + i].get()) ==
+                  0);
   }
   return result;
 }

@@ -1,7 +1,7 @@
 // One attempt to capture a function: what was read and from where, what was called on tensors, and why it was given up.
 //
-// Values are real Python objects. Only tensors are replaced: by the stand-ins of the ATen trace that runs underneath, made
-// when a real tensor is first read. Where an object came from is kept aside, by its identity.
+// Values are real Python objects. Only tensors are replaced: by the stand-ins of the ATen trace that runs underneath,
+// made when a real tensor is first read. Where an object came from is kept aside, by its identity.
 #pragma once
 
 #include <optional>
@@ -32,8 +32,8 @@ struct CallArgs {
   size_t keyword_count() const { return keywords ? static_cast<size_t>(PyTuple_GET_SIZE(keywords.get())) : 0; }
   size_t positional() const { return values.size() - keyword_count(); }
   PyObject* operator[](size_t i) const { return values[i].get(); }
-  PyRef tuple() const;            // the positional ones
-  PyRef dict() const;             // the keywords, empty where there are none
+  PyRef tuple() const;                   // the positional ones
+  PyRef dict() const;                    // the keywords, empty where there are none
   PyRef call(PyObject* callable) const;  // for real
 };
 
@@ -97,7 +97,7 @@ class Capture {
   std::vector<PyRef> arguments;              // the real tensors of the call
   std::optional<Break> broken;               // set while a break passes through CPython's frames
   size_t depth = 0;
-  bool ran_opaque_python = false;            // a nonstrict function may capture tensors, unguarded
+  bool ran_opaque_python = false;  // a nonstrict function may capture tensors, unguarded
 
  private:
   PyRef tensor_at(PyObject* real, const Source* source);
@@ -115,6 +115,9 @@ class Capture {
 
 // Exact types that are compared by value without running Python code.
 bool is_guardable_constant(PyObject* object);
+// Every constant in a flattened value was guarded by its value, so that it may be kept; a module that a nonstrict
+// function takes is guarded as a whole.
+bool all_guarded(const Tree& tree);
 // Lists, tuples and dicts themselves, and dict subclasses of collections that do not change reading.
 bool is_sequence(PyObject* object);
 bool is_mapping(PyObject* object);

@@ -27,8 +27,7 @@ struct State {
 };
 
 struct CompiledFunction {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* callable;  // as given
   PyObject* function;  // the Python function under it
   PyObject* self;      // of a bound method, or null
@@ -178,13 +177,22 @@ PyObject* call_compiled(CompiledFunction* compiled, const Arguments& args) {
   }
   ++counters().misses;
   if (!fs_can_capture()) return fall_back(compiled, args, BreakReason::Python);
+  constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
+  auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(compiled->function)->func_code);
+  if (code->co_flags & kSpecialCode) {
+    if (state.fullgraph)
+      return raise_break({BreakReason::Generator, std::string(python::text_of(code->co_name)), {}, {}}), nullptr;
+    return fall_back(compiled, args, BreakReason::Generator);
+  }
   if (guards::Ambient::current().python_modes) return fall_back(compiled, args, BreakReason::Modes);
   if (!state.gave_up && state.entries.size() >= state.recompile_limit) {
     if (state.fullgraph) {
-      python::raise_as_is("RecompileLimitError",
-                          fmt::format("`{}` was compiled {} times, and fullgraph=True forbids running it eagerly\n  the guard that failed last: {}",
-                                      python::text_of(reinterpret_cast<PyFunctionObject*>(compiled->function)->func_qualname),
-                                      state.entries.size(), explain_miss(state, args)));
+      python::raise_as_is(
+          "RecompileLimitError",
+          fmt::format("`{}` was compiled {} times, and fullgraph=True forbids running it eagerly\n  the guard that "
+                      "failed last: {}",
+                      python::text_of(reinterpret_cast<PyFunctionObject*>(compiled->function)->func_qualname),
+                      state.entries.size(), explain_miss(state, args)));
     }
     if (!reach_limit(compiled, args)) return nullptr;
   }
@@ -274,8 +282,9 @@ PyType_Slot g_slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)
                          {Py_tp_members, g_members},
                          {Py_tp_getset, g_getset},
                          {0, nullptr}};
-PyType_Spec g_spec = {"firesteel.CompiledFunction", sizeof(CompiledFunction), 0,
-                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, g_slots};
+PyType_Spec g_spec = {
+    "firesteel.CompiledFunction", sizeof(CompiledFunction), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, g_slots};
 
 }  // namespace
 

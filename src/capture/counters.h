@@ -14,9 +14,9 @@ struct Counters {
       FIRESTEEL_BREAK_REASONS(X)
 #undef X
       ;
-  uint64_t captured = 0;  // frames that became an entry to run
-  uint64_t hits = 0;      // calls that an entry served
-  uint64_t misses = 0;    // calls that none did
+  uint64_t captured = 0;                       // frames that became an entry to run
+  uint64_t hits = 0;                           // calls that an entry served
+  uint64_t misses = 0;                         // calls that none did
   std::array<uint64_t, kReasons> fallbacks{};  // calls that ran eagerly, by reason
 };
 inline Counters& counters() {

@@ -60,7 +60,11 @@ void collect_tensors(Capture& capture, PyObject* value, const Source* source, in
 class Attempt {
  public:
   Attempt(PyThreadState* state, FsFrame* frame, PyObject* function, const CallShape& shape, PyObject* const* arguments)
-      : state_(state), frame_(frame), function_(function), shape_(shape), arguments_(arguments),
+      : state_(state),
+        frame_(frame),
+        function_(function),
+        shape_(shape),
+        arguments_(arguments),
         capture(std::string(python::text_of(fs_frame_code(frame)->co_name))) {}
 
   Trace run(Backend backend) {
@@ -108,8 +112,10 @@ class Attempt {
     PyRef values = PyTuple_Check(container) ? PyRef::borrow(container) : python::checked(PyDict_Values(container));
     for (size_t i = 0; i < parameter.items.size(); ++i) {
       PyRef value = python::checked(PySequence_GetItem(values.get(), static_cast<Py_ssize_t>(i)));
-      if (!python::is_tensor(value.get())) capture.admit(value.get(), parameter.items[i]);
-      else capture.remember(value.get(), parameter.items[i]);
+      if (!python::is_tensor(value.get()))
+        capture.admit(value.get(), parameter.items[i]);
+      else
+        capture.remember(value.get(), parameter.items[i]);
     }
   }
 
@@ -122,6 +128,7 @@ class Attempt {
       PyErr_Clear();
       capture.stop(BreakReason::Result, fmt::format("a {} or something inside it", Py_TYPE(result)->tp_name));
     }
+    if (!all_guarded(flat.tree)) capture.stop(BreakReason::Result, "a constant that cannot be guarded by its value");
     FunctionResult returned;
     for (const PyRef& leaf : flat.leaves) {
       capture.graph.outputs.emplace_back(capture.value_of(leaf.get()));
@@ -137,7 +144,8 @@ class Attempt {
     const bool sequence = PyList_Check(result) || PyTuple_Check(result);
     if (!sequence && !PyDict_Check(result) && !PyAnySet_Check(result)) return;
     if (is_guardable_constant(result)) return;
-    if (capture.source_of(result)) capture.stop(BreakReason::Result, fmt::format("a {} from outside", Py_TYPE(result)->tp_name));
+    if (capture.source_of(result))
+      capture.stop(BreakReason::Result, fmt::format("a {} from outside", Py_TYPE(result)->tp_name));
     if (!PyTuple_Check(result) && !seen.insert(result).second) {
       capture.stop(BreakReason::Result, fmt::format("the same {} twice", Py_TYPE(result)->tp_name));
     }
@@ -229,8 +237,8 @@ std::shared_ptr<Entry> capture_frame(PyThreadState* state, FsFrame* frame, PyObj
     slots.resize(capture.arguments.size());  // the executable holds what was captured
     runner = make_aot_runner(std::move(*executable), std::move(slots));
   }
-  return std::make_shared<Entry>(
-      Entry{shape, ambient, std::move(program), std::move(runner), std::move(broken), broken ? "" : capture.graph.str()});
+  return std::make_shared<Entry>(Entry{shape, ambient, std::move(program), std::move(runner), std::move(broken),
+                                       broken ? "" : capture.graph.str()});
 }
 
 }  // namespace firesteel::capture

@@ -1,4 +1,5 @@
-// One compiled version of a function: the guards under which it holds, and what to run. And how one is made from a frame.
+// One compiled version of a function: the guards under which it holds, and what to run. And how one is made from a
+// frame.
 #pragma once
 
 #include <memory>
@@ -22,8 +23,8 @@ struct Entry {
   std::string graph_text;
 };
 
-// Interprets the frame of `function`, called with `arguments` of this shape. Always gives an entry: one to run, or one that
-// remembers why there is none. Throws the Python error of an interrupt only.
+// Interprets the frame of `function`, called with `arguments` of this shape. Always gives an entry: one to run, or one
+// that remembers why there is none. Throws the Python error of an interrupt only.
 std::shared_ptr<Entry> capture_frame(PyThreadState* state, FsFrame* frame, PyObject* function, const CallShape& shape,
                                      PyObject* const* arguments, Backend backend);
 

@@ -29,7 +29,8 @@ void arm(PyThreadState* state) {
 void disarm(PyThreadState* state) {
   if (--g_waiting > 0) return;
   // Some other tool may have put itself above us; it calls us as its predecessor, and we pass on.
-  if (_PyInterpreterState_GetEvalFrameFunc(state->interp) == &hook) _PyInterpreterState_SetEvalFrameFunc(state->interp, g_other);
+  if (_PyInterpreterState_GetEvalFrameFunc(state->interp) == &hook)
+    _PyInterpreterState_SetEvalFrameFunc(state->interp, g_other);
 }
 
 PyObject* hook(PyThreadState* state, FsFrame* frame, int throwing) {
@@ -46,7 +47,8 @@ PyObject* hook(PyThreadState* state, FsFrame* frame, int throwing) {
 
 }  // namespace
 
-PyObject* call_hooked(PyObject* function, PyObject* const* args, size_t count, PyObject* keywords, const FrameTaker& taker, bool& taken) {
+PyObject* call_hooked(PyObject* function, PyObject* const* args, size_t count, PyObject* keywords,
+                      const FrameTaker& taker, bool& taken) {
   PyThreadState* state = PyThreadState_Get();
   Armed armed{function, &taker};
   Armed* outer = t_armed;

@@ -12,7 +12,8 @@ using FrameTaker = std::function<PyObject*(PyThreadState* state, FsFrame* frame)
 
 // Calls a Python function so that its own frame goes to `taker`; `taken` says whether it did. It does not where the
 // arguments do not fit the function, or where some other tool was in between.
-PyObject* call_hooked(PyObject* function, PyObject* const* args, size_t count, PyObject* keywords, const FrameTaker& taker, bool& taken);
+PyObject* call_hooked(PyObject* function, PyObject* const* args, size_t count, PyObject* keywords,
+                      const FrameTaker& taker, bool& taken);
 
 // Runs a frame as CPython would have.
 PyObject* run_frame(PyThreadState* state, FsFrame* frame);

@@ -70,7 +70,8 @@ void FrameInterpreter::step() {
   ++next_;
   const Row& row = rows()[opcode];
   if (!row.handler) {
-    PyRef names = python::checked(PyObject_GetAttrString(python::checked(PyImport_ImportModule("opcode")).get(), "opname"));
+    PyRef names =
+        python::checked(PyObject_GetAttrString(python::checked(PyImport_ImportModule("opcode")).get(), "opname"));
     PyRef name = python::checked(PySequence_GetItem(names.get(), opcode));
     capture_.stop(BreakReason::Opcode, std::string(python::text_of(name.get())));
   }
@@ -93,9 +94,7 @@ std::vector<PyRef> FrameInterpreter::pop_many(size_t count) {
 
 void FrameInterpreter::serve_interrupts() {
   if (!fs_wants_break(state_)) return;
-  Py_BEGIN_ALLOW_THREADS
-  Py_END_ALLOW_THREADS
-  python::check(PyErr_CheckSignals() == 0);
+  Py_BEGIN_ALLOW_THREADS Py_END_ALLOW_THREADS python::check(PyErr_CheckSignals() == 0);
 }
 
 PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* frame) noexcept {

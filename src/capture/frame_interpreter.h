@@ -1,7 +1,7 @@
 // Runs one frame's bytecode over real Python values, with stand-ins for tensors, on a stack and locals of its own.
 //
-// The frame itself is only linked into the thread's stack, so that lines and tracebacks are right; its locals stay as the
-// call left them, which is what makes "run it eagerly from its start" possible at any point.
+// The frame itself is only linked into the thread's stack, so that lines and tracebacks are right; its locals stay as
+// the call left them, which is what makes "run it eagerly from its start" possible at any point.
 #pragma once
 
 #include <vector>
@@ -125,10 +125,10 @@ class FrameInterpreter {
   PyCodeObject* code_;
   PyRef bytes_;
   const unsigned char* instructions_;
-  int next_ = 0;      // the instruction after the one that runs
+  int next_ = 0;  // the instruction after the one that runs
   std::vector<PyRef> locals_, stack_;
   std::vector<const Source*> local_sources_;
-  PyRef keywords_;    // KW_NAMES for the next CALL
+  PyRef keywords_;  // KW_NAMES for the next CALL
   PyRef returned_;
   bool done_ = false;
 };

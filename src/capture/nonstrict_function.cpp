@@ -10,8 +10,7 @@ namespace firesteel::capture {
 namespace {
 
 struct NonstrictFunction {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* function;
   PyObject* dict;
   PyObject* weak_references;
@@ -53,7 +52,9 @@ void destroy(PyObject* self) {
   Py_DECREF(type);
 }
 
-PyObject* represent(PyObject* self) { return PyUnicode_FromFormat("<firesteel nonstrict function %R>", as_nonstrict(self)->function); }
+PyObject* represent(PyObject* self) {
+  return PyUnicode_FromFormat("<firesteel nonstrict function %R>", as_nonstrict(self)->function);
+}
 
 PyMemberDef g_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(NonstrictFunction, vectorcall), READONLY, nullptr},
@@ -71,8 +72,9 @@ PyType_Slot g_slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)
                          {Py_tp_members, g_members},
                          {Py_tp_getset, g_getset},
                          {0, nullptr}};
-PyType_Spec g_spec = {"firesteel.NonstrictFunction", sizeof(NonstrictFunction), 0,
-                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, g_slots};
+PyType_Spec g_spec = {
+    "firesteel.NonstrictFunction", sizeof(NonstrictFunction), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, g_slots};
 
 }  // namespace
 
@@ -92,6 +94,8 @@ PyRef new_nonstrict_function(PyObject* function) {
   return held;
 }
 
-PyObject* nonstrict_callable(PyObject* object) { return g_type && Py_IS_TYPE(object, g_type) ? as_nonstrict(object)->function : nullptr; }
+PyObject* nonstrict_callable(PyObject* object) {
+  return g_type && Py_IS_TYPE(object, g_type) ? as_nonstrict(object)->function : nullptr;
+}
 
 }  // namespace firesteel::capture

@@ -92,7 +92,8 @@ PyRef FrameInterpreter::make_super() {
     // A parameter that an inner function uses lives in a cell.
     PyCell_Check(locals_[0].get()) ? load_deref(0) : load_fast(0);
     PyRef self = pop();
-    PyRef made = checked(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PySuper_Type), type.get(), self.get(), nullptr));
+    PyRef made = checked(
+        PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PySuper_Type), type.get(), self.get(), nullptr));
     return capture_.made(std::move(made));
   }
   capture_.stop(BreakReason::Value, "super() outside a method");
@@ -105,14 +106,17 @@ void FrameInterpreter::call_function_ex(int arg) {
   pop();  // the place of a method's self
   CallArgs args;
   PyRef items = unpacked(positional.get());
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) args.values.push_back(PyRef::borrow(PyList_GET_ITEM(items.get(), i)));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
+    args.values.push_back(PyRef::borrow(PyList_GET_ITEM(items.get(), i)));
   if (keywords) {
-    if (!is_mapping(keywords.get())) capture_.stop(BreakReason::Value, fmt::format("`**` of a {}", Py_TYPE(keywords.get())->tp_name));
+    if (!is_mapping(keywords.get()))
+      capture_.stop(BreakReason::Value, fmt::format("`**` of a {}", Py_TYPE(keywords.get())->tp_name));
     capture_.consult(keywords.get());
     args.keywords = checked(PySequence_Tuple(keywords.get()));
     Py_ssize_t position = 0;
     PyObject* value = nullptr;
-    while (PyDict_Next(keywords.get(), &position, nullptr, &value)) args.values.push_back(capture_.adopt(PyRef::borrow(value)));
+    while (PyDict_Next(keywords.get(), &position, nullptr, &value))
+      args.values.push_back(capture_.adopt(PyRef::borrow(value)));
     if (PyTuple_GET_SIZE(args.keywords.get()) == 0) args.keywords = {};
   }
   push(call(capture_, callable.get(), std::move(args)));

@@ -21,8 +21,9 @@ void FrameInterpreter::load_const(int arg) { push(PyRef::borrow(PyTuple_GET_ITEM
 void FrameInterpreter::load_fast(int arg) {
   PyRef& local = locals_[arg];
   if (!local) {
-    capture_.stop(BreakReason::Exception, fmt::format("UnboundLocalError: '{}' is not associated with a value",
-                                                      python::text_of(PyTuple_GET_ITEM(code_->co_localsplusnames, arg))));
+    capture_.stop(BreakReason::Exception,
+                  fmt::format("UnboundLocalError: '{}' is not associated with a value",
+                              python::text_of(PyTuple_GET_ITEM(code_->co_localsplusnames, arg))));
   }
   if (const Source* source = std::exchange(local_sources_[arg], nullptr)) {
     local = capture_.admit(local.get(), source);
@@ -47,7 +48,8 @@ void FrameInterpreter::load_global(int arg) {
   PyObject* wanted = name(arg >> 1);
   PyObject* globals = fs_frame_globals(frame_);
   PyObject* builtins = fs_frame_builtins(frame_);
-  if (!PyDict_CheckExact(globals) || !PyDict_CheckExact(builtins)) capture_.stop(BreakReason::Attribute, "a global variable");
+  if (!PyDict_CheckExact(globals) || !PyDict_CheckExact(builtins))
+    capture_.stop(BreakReason::Attribute, "a global variable");
   const Source* in = capture_.sources.pinned(globals, "");
   PyObject* value = PyDict_GetItemWithError(globals, wanted);
   if (!value) {
@@ -56,7 +58,8 @@ void FrameInterpreter::load_global(int arg) {
     in = capture_.sources.pinned(builtins, "");
     value = PyDict_GetItemWithError(builtins, wanted);
   }
-  if (!value) capture_.stop(BreakReason::Exception, fmt::format("NameError: name '{}' is not defined", python::text_of(wanted)));
+  if (!value)
+    capture_.stop(BreakReason::Exception, fmt::format("NameError: name '{}' is not defined", python::text_of(wanted)));
   PyRef read = capture_.admit(value, capture_.sources.item(in, wanted));
   if (arg & 1) push({});
   push(std::move(read));

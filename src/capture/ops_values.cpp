@@ -22,19 +22,32 @@ struct BinaryRow {
 };
 // In the order of BINARY_OP's argument: the plain ones, then those that assign.
 constexpr auto kBinary = std::to_array<BinaryRow>({
-    {"add", PyNumber_Add},           {"and_", PyNumber_And},
-    {"floordiv", PyNumber_FloorDivide}, {"lshift", PyNumber_Lshift},
-    {"matmul", PyNumber_MatrixMultiply}, {"mul", PyNumber_Multiply},
-    {"mod", PyNumber_Remainder},     {"or_", PyNumber_Or},
-    {"pow", power},                  {"rshift", PyNumber_Rshift},
-    {"sub", PyNumber_Subtract},      {"truediv", PyNumber_TrueDivide},
-    {"xor", PyNumber_Xor},           {"iadd", PyNumber_InPlaceAdd},
-    {"iand", PyNumber_InPlaceAnd},   {"ifloordiv", PyNumber_InPlaceFloorDivide},
-    {"ilshift", PyNumber_InPlaceLshift}, {"imatmul", PyNumber_InPlaceMatrixMultiply},
-    {"imul", PyNumber_InPlaceMultiply}, {"imod", PyNumber_InPlaceRemainder},
-    {"ior", PyNumber_InPlaceOr},     {"ipow", inplace_power},
-    {"irshift", PyNumber_InPlaceRshift}, {"isub", PyNumber_InPlaceSubtract},
-    {"itruediv", PyNumber_InPlaceTrueDivide}, {"ixor", PyNumber_InPlaceXor},
+    {"add", PyNumber_Add},
+    {"and_", PyNumber_And},
+    {"floordiv", PyNumber_FloorDivide},
+    {"lshift", PyNumber_Lshift},
+    {"matmul", PyNumber_MatrixMultiply},
+    {"mul", PyNumber_Multiply},
+    {"mod", PyNumber_Remainder},
+    {"or_", PyNumber_Or},
+    {"pow", power},
+    {"rshift", PyNumber_Rshift},
+    {"sub", PyNumber_Subtract},
+    {"truediv", PyNumber_TrueDivide},
+    {"xor", PyNumber_Xor},
+    {"iadd", PyNumber_InPlaceAdd},
+    {"iand", PyNumber_InPlaceAnd},
+    {"ifloordiv", PyNumber_InPlaceFloorDivide},
+    {"ilshift", PyNumber_InPlaceLshift},
+    {"imatmul", PyNumber_InPlaceMatrixMultiply},
+    {"imul", PyNumber_InPlaceMultiply},
+    {"imod", PyNumber_InPlaceRemainder},
+    {"ior", PyNumber_InPlaceOr},
+    {"ipow", inplace_power},
+    {"irshift", PyNumber_InPlaceRshift},
+    {"isub", PyNumber_InPlaceSubtract},
+    {"itruediv", PyNumber_InPlaceTrueDivide},
+    {"ixor", PyNumber_InPlaceXor},
 });
 static_assert(kBinary.size() == NB_INPLACE_XOR + 1);
 
@@ -47,7 +60,8 @@ bool is_tensor(const PyRef& value) { return python::is_tensor(value.get()); }
 void FrameInterpreter::unary(const char* operation, PyObject* (*run)(PyObject*)) {
   PyRef value = pop();
   if (is_tensor(value)) {
-    push(capture_.torch_call(operator_function(operation), fmt::format("operator.{}", operation), checked(PyTuple_Pack(1, value.get()))));
+    push(capture_.torch_call(operator_function(operation), fmt::format("operator.{}", operation),
+                             checked(PyTuple_Pack(1, value.get()))));
   } else if (is_guardable_constant(value.get())) {
     push(checked(run(value.get())));
   } else {
@@ -67,7 +81,8 @@ void FrameInterpreter::unary_not(int) {
 PyRef FrameInterpreter::binary(int operation, PyObject* left, PyObject* right) {
   const BinaryRow& row = kBinary[operation];
   if (python::is_tensor(left) || python::is_tensor(right)) {
-    return capture_.torch_call(operator_function(row.name), fmt::format("operator.{}", row.name), checked(PyTuple_Pack(2, left, right)));
+    return capture_.torch_call(operator_function(row.name), fmt::format("operator.{}", row.name),
+                               checked(PyTuple_Pack(2, left, right)));
   }
   const bool assigns = operation >= NB_INPLACE_ADD;
   if (is_guardable_constant(left) && is_guardable_constant(right)) return checked(row.run(left, right));
@@ -76,7 +91,8 @@ PyRef FrameInterpreter::binary(int operation, PyObject* left, PyObject* right) {
     capture_.stop(BreakReason::Value,
                   fmt::format("`{}` of a {} and a {}", row.name, Py_TYPE(left)->tp_name, Py_TYPE(right)->tp_name));
   }
-  if (assigns && PyList_CheckExact(left) && !capture_.is_made(left)) capture_.stop(BreakReason::Write, "an assignment like `+=`");
+  if (assigns && PyList_CheckExact(left) && !capture_.is_made(left))
+    capture_.stop(BreakReason::Write, "an assignment like `+=`");
   capture_.consult(left);
   capture_.consult(right);
   return capture_.made(checked(row.run(left, right)));
@@ -105,8 +121,8 @@ void FrameInterpreter::compare_op(int arg) {
     return;
   }
   if (!capture_.is_deep_constant(left.get()) || !capture_.is_deep_constant(right.get())) {
-    capture_.stop(BreakReason::Value,
-                  fmt::format("a {} is compared with a {}", Py_TYPE(left.get())->tp_name, Py_TYPE(right.get())->tp_name));
+    capture_.stop(BreakReason::Value, fmt::format("a {} is compared with a {}", Py_TYPE(left.get())->tp_name,
+                                                  Py_TYPE(right.get())->tp_name));
   }
   push(checked(PyObject_RichCompare(left.get(), right.get(), arg)));
 }
@@ -117,7 +133,8 @@ void FrameInterpreter::is_op(int arg) {
   // A constant was guarded by its value when it was read, None among them; other objects by what they are now.
   for (const PyRef& value : {left, right}) {
     const Source* source = capture_.source_of(value.get());
-    if (source && left.get() != Py_None && right.get() != Py_None) capture_.add_guard({GuardKind::Identity, source, value});
+    if (source && left.get() != Py_None && right.get() != Py_None)
+      capture_.add_guard({GuardKind::Identity, source, value});
   }
   push(PyRef::borrow(same != (arg == 1) ? Py_True : Py_False));
 }
@@ -128,7 +145,8 @@ void FrameInterpreter::contains_op(int arg) {
   if (is_mapping(container.get()) && is_guardable_constant(item.get())) {
     const Source* source = capture_.source_of(container.get());
     found = PyDict_Contains(container.get(), item.get());
-    if (source && found == 1) capture_.admit(PyDict_GetItem(container.get(), item.get()), capture_.sources.item(source, item.get()));
+    if (source && found == 1)
+      capture_.admit(PyDict_GetItem(container.get(), item.get()), capture_.sources.item(source, item.get()));
     if (source && found == 0) capture_.add_guard({GuardKind::Absent, source, item});
   } else if (capture_.is_deep_constant(container.get()) && capture_.is_deep_constant(item.get())) {
     found = PySequence_Contains(container.get(), item.get());
@@ -167,7 +185,8 @@ void FrameInterpreter::build_map(int arg) {
   std::vector<PyRef> items = pop_many(2 * static_cast<size_t>(arg));
   PyRef dict = checked(PyDict_New());
   for (int i = 0; i < arg; ++i) {
-    if (!is_guardable_constant(items[2 * i].get())) capture_.stop(BreakReason::Value, "a dict with a key that is no constant");
+    if (!is_guardable_constant(items[2 * i].get()))
+      capture_.stop(BreakReason::Value, "a dict with a key that is no constant");
     python::check(PyDict_SetItem(dict.get(), items[2 * i].get(), items[2 * i + 1].get()) == 0);
   }
   push(capture_.made(std::move(dict)));
@@ -177,7 +196,8 @@ void FrameInterpreter::build_const_key_map(int arg) {
   PyRef keys = pop();
   std::vector<PyRef> values = pop_many(arg);
   PyRef dict = checked(PyDict_New());
-  for (int i = 0; i < arg; ++i) python::check(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(keys.get(), i), values[i].get()) == 0);
+  for (int i = 0; i < arg; ++i)
+    python::check(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(keys.get(), i), values[i].get()) == 0);
   push(capture_.made(std::move(dict)));
 }
 
@@ -233,20 +253,23 @@ void FrameInterpreter::map_add(int arg) {
 
 void FrameInterpreter::dict_update(int arg) {
   PyRef mapping = pop();
-  if (!is_mapping(mapping.get())) capture_.stop(BreakReason::Value, fmt::format("a dict takes over a {}", Py_TYPE(mapping.get())->tp_name));
+  if (!is_mapping(mapping.get()))
+    capture_.stop(BreakReason::Value, fmt::format("a dict takes over a {}", Py_TYPE(mapping.get())->tp_name));
   capture_.consult(mapping.get());
   python::check(PyDict_Update(top(arg).get(), mapping.get()) == 0);
 }
 
 void FrameInterpreter::dict_merge(int arg) {
   PyRef mapping = pop();
-  if (!is_mapping(mapping.get())) capture_.stop(BreakReason::Value, fmt::format("`**` of a {}", Py_TYPE(mapping.get())->tp_name));
+  if (!is_mapping(mapping.get()))
+    capture_.stop(BreakReason::Value, fmt::format("`**` of a {}", Py_TYPE(mapping.get())->tp_name));
   capture_.consult(mapping.get());
   PyObject* into = top(arg).get();
   Py_ssize_t position = 0;
   PyObject* key = nullptr;
   while (PyDict_Next(mapping.get(), &position, &key, nullptr)) {
-    if (PyDict_Contains(into, key)) capture_.stop(BreakReason::Exception, "TypeError: a keyword argument is given twice");
+    if (PyDict_Contains(into, key))
+      capture_.stop(BreakReason::Exception, "TypeError: a keyword argument is given twice");
   }
   python::check(PyDict_Update(into, mapping.get()) == 0);
 }
@@ -263,7 +286,8 @@ PyRef FrameInterpreter::unpacked(PyObject* value) {
 
 void FrameInterpreter::unpack_sequence(int arg) {
   PyRef items = unpacked(pop().get());
-  if (PyList_GET_SIZE(items.get()) != arg) capture_.stop(BreakReason::Exception, "ValueError: wrong number of values to unpack");
+  if (PyList_GET_SIZE(items.get()) != arg)
+    capture_.stop(BreakReason::Exception, "ValueError: wrong number of values to unpack");
   for (int i = arg; i-- > 0;) push(PyRef::borrow(PyList_GET_ITEM(items.get(), i)));
 }
 

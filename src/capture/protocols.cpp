@@ -12,10 +12,23 @@ using python::checked;
 
 bool is_plain_iterator(PyObject* object) {
   static const auto* types = [] {
-    auto* names = new std::unordered_set<std::string_view>{
-        "list_iterator", "tuple_iterator", "range_iterator", "str_iterator", "dict_keyiterator", "dict_valueiterator",
-        "dict_itemiterator", "list_reverseiterator", "reversed", "enumerate", "zip", "odict_iterator", "bytes_iterator",
-        "longrange_iterator", "str_ascii_iterator", "dict_reversekeyiterator", "set_iterator"};
+    auto* names = new std::unordered_set<std::string_view>{"list_iterator",
+                                                           "tuple_iterator",
+                                                           "range_iterator",
+                                                           "str_iterator",
+                                                           "dict_keyiterator",
+                                                           "dict_valueiterator",
+                                                           "dict_itemiterator",
+                                                           "list_reverseiterator",
+                                                           "reversed",
+                                                           "enumerate",
+                                                           "zip",
+                                                           "odict_iterator",
+                                                           "bytes_iterator",
+                                                           "longrange_iterator",
+                                                           "str_ascii_iterator",
+                                                           "dict_reversekeyiterator",
+                                                           "set_iterator"};
     return names;
   }();
   return types->count(Py_TYPE(object)->tp_name) != 0;
@@ -64,8 +77,8 @@ bool is_true(Capture& capture, PyObject* value) {
   }
   PyTypeObject* type = Py_TYPE(value);
   const bool has_truth = type->tp_as_number && type->tp_as_number->nb_bool;
-  const bool has_length =
-      (type->tp_as_mapping && type->tp_as_mapping->mp_length) || (type->tp_as_sequence && type->tp_as_sequence->sq_length);
+  const bool has_length = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
+                          (type->tp_as_sequence && type->tp_as_sequence->sq_length);
   if (!has_truth && !has_length) return true;
   if (!has_truth && (type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return length_of(capture, value) > 0;
   capture.stop(BreakReason::Value, fmt::format("the truth of a {} is asked", type->tp_name));
@@ -94,8 +107,9 @@ PyRef get_iterator(Capture& capture, PyObject* value) {
     return PyRef::borrow(value);
   }
   if (python::is_tensor(value)) return get_iterator(capture, unbind(capture, value).get());
-  const bool known = is_guardable_constant(value) || is_sequence(value) || is_mapping(value) || is_view(value) || PyRange_Check(value) ||
-                     (PyTuple_Check(value) && !capture.source_of(value)) || (PyAnySet_CheckExact(value) && capture.is_made(value));
+  const bool known = is_guardable_constant(value) || is_sequence(value) || is_mapping(value) || is_view(value) ||
+                     PyRange_Check(value) || (PyTuple_Check(value) && !capture.source_of(value)) ||
+                     (PyAnySet_CheckExact(value) && capture.is_made(value));
   if (known) {
     capture.consult(value);
     return capture.made(checked(PyObject_GetIter(value)));
@@ -114,8 +128,10 @@ PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
   if (is_guardable_constant(object) && capture.is_deep_constant(key)) return checked(PyObject_GetItem(object, key));
   const Source* source = capture.source_of(object);
   if (PyTuple_Check(object) || PyList_CheckExact(object)) {
-    if (!is_guardable_constant(key)) capture.stop(BreakReason::Value, fmt::format("a {} is an index", Py_TYPE(key)->tp_name));
-    if (source && !is_sequence(object)) capture.stop(BreakReason::Value, fmt::format("an item of a {} is read", Py_TYPE(object)->tp_name));
+    if (!is_guardable_constant(key))
+      capture.stop(BreakReason::Value, fmt::format("a {} is an index", Py_TYPE(key)->tp_name));
+    if (source && !is_sequence(object))
+      capture.stop(BreakReason::Value, fmt::format("an item of a {} is read", Py_TYPE(object)->tp_name));
     if (PyLong_CheckExact(key) && source) {
       capture.guard_length(object);
       PyRef value = checked(PyObject_GetItem(object, key));
@@ -129,7 +145,8 @@ PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
     return capture.adopt(std::move(value));
   }
   if (is_mapping(object)) {
-    if (!is_guardable_constant(key)) capture.stop(BreakReason::Value, fmt::format("a {} is a dict's key", Py_TYPE(key)->tp_name));
+    if (!is_guardable_constant(key))
+      capture.stop(BreakReason::Value, fmt::format("a {} is a dict's key", Py_TYPE(key)->tp_name));
     PyRef value = checked(PyObject_GetItem(object, key));
     return source ? capture.admit(value.get(), capture.sources.item(source, key)) : capture.adopt(std::move(value));
   }
@@ -147,7 +164,8 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
   if (!capture.is_made(object) || !(PyList_CheckExact(object) || PyDict_CheckExact(object))) {
     capture.stop(BreakReason::Write, "an item assignment");
   }
-  if (!is_guardable_constant(key)) capture.stop(BreakReason::Value, fmt::format("a {} is a key", Py_TYPE(key)->tp_name));
+  if (!is_guardable_constant(key))
+    capture.stop(BreakReason::Value, fmt::format("a {} is a key", Py_TYPE(key)->tp_name));
   if (PySlice_Check(key)) capture.consult(value);
   python::check(PyObject_SetItem(object, key, value) == 0);
 }

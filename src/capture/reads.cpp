@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "aot/trace.h"
-#include "capture/capture.h"
 #include "capture/callables.h"
+#include "capture/capture.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -12,9 +12,10 @@ namespace firesteel::capture {
 namespace {
 
 bool is_fixed_object(PyObject* object) {
-  return PyType_Check(object) || PyModule_Check(object) || PyCFunction_Check(object) || Py_IS_TYPE(object, &PyMethodDescr_Type) ||
-         Py_IS_TYPE(object, &PyWrapperDescr_Type) || Py_IS_TYPE(object, &PyClassMethodDescr_Type) ||
-         Py_IS_TYPE(object, &PyProperty_Type) || is_own_callable(object);
+  return PyType_Check(object) || PyModule_Check(object) || PyCFunction_Check(object) ||
+         Py_IS_TYPE(object, &PyMethodDescr_Type) || Py_IS_TYPE(object, &PyWrapperDescr_Type) ||
+         Py_IS_TYPE(object, &PyClassMethodDescr_Type) || Py_IS_TYPE(object, &PyProperty_Type) ||
+         is_own_callable(object);
 }
 
 const c10::TensorImpl* impl_of(PyObject* tensor) { return python::unpack(tensor).unsafeGetTensorImpl(); }
@@ -42,6 +43,11 @@ bool is_guardable_constant(PyObject* object) {
       PyComplex_CheckExact(object) || PyBytes_CheckExact(object)) {
     return true;
   }
+  if (PySlice_Check(object)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(object);
+    return is_guardable_constant(slice->start) && is_guardable_constant(slice->stop) &&
+           is_guardable_constant(slice->step);
+  }
   // Everything else that counts as a constant and is no subclass of these: None, dtypes, sizes, enum members, ranges.
   if (PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || PyComplex_Check(object) ||
       PyBytes_Check(object) || PyAnySet_Check(object)) {
@@ -53,7 +59,8 @@ bool is_guardable_constant(PyObject* object) {
 bool is_sequence(PyObject* object) { return PyList_CheckExact(object) || PyTuple_CheckExact(object); }
 
 bool is_mapping(PyObject* object) {
-  return PyDict_CheckExact(object) || (PyDict_Check(object) && std::string_view(Py_TYPE(object)->tp_name) == "collections.OrderedDict");
+  return PyDict_CheckExact(object) ||
+         (PyDict_Check(object) && std::string_view(Py_TYPE(object)->tp_name) == "collections.OrderedDict");
 }
 
 const Source* Capture::source_of(PyObject* object) const {
@@ -161,7 +168,8 @@ PyRef Capture::tensor_at(PyObject* real, const Source* source) {
   if (is_stand_in(real)) return PyRef::borrow(real);
   if (!python::is_exact_tensor(real)) stop(BreakReason::TensorKind, fmt::format("a {}", Py_TYPE(real)->tp_name));
   if (!guards::is_plain_real(python::unpack(real))) {
-    stop(BreakReason::TensorKind, is_traced_tensor(python::unpack(real)) ? "a tensor of another trace" : "a tensor that is not dense");
+    stop(BreakReason::TensorKind,
+         is_traced_tensor(python::unpack(real)) ? "a tensor of another trace" : "a tensor that is not dense");
   }
   remember(real, source);
   auto found = fakes_.find(real);
@@ -176,6 +184,7 @@ PyRef Capture::tensor_at(PyObject* real, const Source* source) {
 void Capture::guard_length(PyObject* container) {
   const Source* source = source_of(container);
   if (!source) return;
+  add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(container)))});
   Guard guard{GuardKind::Length, source};
   guard.number = PyObject_Length(container);
   python::check(guard.number >= 0);
@@ -199,20 +208,26 @@ void Capture::consult(PyObject* container) {
     }
     return;
   }
-  if (!is_mapping(container)) stop(BreakReason::Value, fmt::format("a {} is looked at as a whole", Py_TYPE(container)->tp_name));
+  if (!is_mapping(container))
+    stop(BreakReason::Value, fmt::format("a {} is looked at as a whole", Py_TYPE(container)->tp_name));
   PyRef keys = python::checked(PySequence_Tuple(container));
+  add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(container)))});
   add_guard({GuardKind::Keys, source, keys});
   Py_ssize_t position = 0;
   PyObject *key = nullptr, *value = nullptr;
   while (PyDict_Next(container, &position, &key, &value)) {
-    if (!is_guardable_constant(key)) stop(BreakReason::Value, fmt::format("a dict with a {} as a key is read", Py_TYPE(key)->tp_name));
+    if (!is_guardable_constant(key))
+      stop(BreakReason::Value, fmt::format("a dict with a {} as a key is read", Py_TYPE(key)->tp_name));
     child(value, sources.item(source, key));
   }
 }
 
 bool Capture::is_deep_constant(PyObject* value) {
   if (is_guardable_constant(value)) return true;
-  if (PyType_Check(value)) return true;
+  if (PyType_Check(value)) {
+    if (const Source* source = source_of(value)) admit(value, source);  // by its identity
+    return true;
+  }
   if (is_sequence(value)) {
     consult(value);
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
@@ -282,7 +297,9 @@ void Capture::consult_module(PyObject* module, const Source* source) {
   }
 }
 
-bool Capture::is_stand_in(PyObject* tensor) const { return is_traced_tensor(python::unpack(tensor)) && values_.count(impl_of(tensor)) != 0; }
+bool Capture::is_stand_in(PyObject* tensor) const {
+  return is_traced_tensor(python::unpack(tensor)) && values_.count(impl_of(tensor)) != 0;
+}
 
 Value* Capture::value_of(PyObject* tensor) {
   auto found = values_.find(impl_of(tensor));

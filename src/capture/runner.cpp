@@ -152,9 +152,10 @@ class EagerRunner final : public Runner {
         raw.push_back(made.emplace_back(python::unflatten(*operand.tree, leaves, next)).get());
       }
     }
-    PyRef result = checked(PyObject_Vectorcall(call.callable.get(), raw.data() + 1, call.positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                                               call.keywords.get()));
-    for (const Call::Result& wanted : call.results) slots[wanted.slot] = wanted.way.empty() ? result : follow(result, wanted.way);
+    PyRef result = checked(PyObject_Vectorcall(call.callable.get(), raw.data() + 1,
+                                               call.positional | PY_VECTORCALL_ARGUMENTS_OFFSET, call.keywords.get()));
+    for (const Call::Result& wanted : call.results)
+      slots[wanted.slot] = wanted.way.empty() ? result : follow(result, wanted.way);
     for (int32_t slot : call.frees) slots[slot] = {};
   }
 
@@ -169,7 +170,8 @@ class EagerRunner final : public Runner {
 
 class AotRunner final : public Runner {
  public:
-  AotRunner(Executable executable, std::vector<uint32_t> inputs) : executable_(std::move(executable)), inputs_(std::move(inputs)) {}
+  AotRunner(Executable executable, std::vector<uint32_t> inputs)
+      : executable_(std::move(executable)), inputs_(std::move(inputs)) {}
 
   PyRef run(PyObject* const* slots) const override {
     std::vector<at::Tensor> inputs;

@@ -9,8 +9,8 @@
 namespace firesteel::capture {
 
 // One table for the names a user may write and what they mean.
-#define FIRESTEEL_BACKENDS(X)                                                       \
-  X(Eager, "eager", "calls the functions of the captured graph one by one")         \
+#define FIRESTEEL_BACKENDS(X)                                               \
+  X(Eager, "eager", "calls the functions of the captured graph one by one") \
   X(AotEager, "aot_eager", "runs the ATen graph with its backward as one autograd node")
 
 enum class Backend : uint8_t {

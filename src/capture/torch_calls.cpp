@@ -37,14 +37,17 @@ Arg arg_of(const Tree& tree, const std::vector<Value*>& leaves, size_t& next) {
   if (tree.kind == TreeKind::Leaf) return Arg(leaves.at(next++));
   if (tree.kind == TreeKind::Constant) return constant_arg(tree);
   Arg arg;
-  arg.kind = tree.kind == TreeKind::Dict ? Arg::Kind::Dict : tree.kind == TreeKind::List ? Arg::Kind::List : Arg::Kind::Tuple;
+  arg.kind = tree.kind == TreeKind::Dict   ? Arg::Kind::Dict
+             : tree.kind == TreeKind::List ? Arg::Kind::List
+                                           : Arg::Kind::Tuple;
   arg.keys = tree.keys;
   for (const Tree& child : tree.children) arg.items.push_back(arg_of(child, leaves, next));
   return arg;
 }
 
 // Tensors inside a result, with the way to each. False where it holds something a node cannot give.
-bool find_tensors(PyObject* result, std::vector<Py_ssize_t>& path, std::vector<std::pair<PyRef, std::vector<Py_ssize_t>>>& found) {
+bool find_tensors(PyObject* result, std::vector<Py_ssize_t>& path,
+                  std::vector<std::pair<PyRef, std::vector<Py_ssize_t>>>& found) {
   if (python::is_tensor(result)) {
     found.emplace_back(PyRef::borrow(result), path);
     return true;
@@ -76,15 +79,6 @@ Type type_of(const at::Tensor& tensor) {
   return type;
 }
 
-// What a node holds as a constant must be guarded by its value; a module that a nonstrict function takes is guarded whole.
-bool all_guarded(const Tree& tree) {
-  if (tree.kind == TreeKind::Constant && tree.context) {
-    PyObject* constant = static_cast<PyRef*>(tree.context.get())->get();
-    return is_guardable_constant(constant) || is_nn_module(constant);
-  }
-  return std::all_of(tree.children.begin(), tree.children.end(), all_guarded);
-}
-
 // Flattening names what cannot be an argument by raising; here that only ends the capture.
 Flat flatten(Capture& capture, PyObject* nested, const std::string& name) {
   Flat flat;
@@ -101,10 +95,19 @@ Flat flatten(Capture& capture, PyObject* nested, const std::string& name) {
 
 }  // namespace
 
+bool all_guarded(const Tree& tree) {
+  if (tree.kind == TreeKind::Constant && tree.context) {
+    PyObject* constant = static_cast<PyRef*>(tree.context.get())->get();
+    return is_guardable_constant(constant) || is_nn_module(constant);
+  }
+  return std::all_of(tree.children.begin(), tree.children.end(), all_guarded);
+}
+
 void Capture::record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result) {
   std::vector<std::pair<PyRef, std::vector<Py_ssize_t>>> found;
   std::vector<Py_ssize_t> path;
-  if (!find_tensors(result, path, found)) stop(BreakReason::Value, fmt::format("`{}` gives a {}", name, Py_TYPE(result)->tp_name));
+  if (!find_tensors(result, path, found))
+    stop(BreakReason::Value, fmt::format("`{}` gives a {}", name, Py_TYPE(result)->tp_name));
 
   auto call = std::make_unique<TorchCall>();
   Flat positional = flatten(*this, args, name);

@@ -15,12 +15,13 @@ namespace {
 using python::checked;
 
 constexpr auto kFactories = std::to_array<const char*>(
-    {"arange", "as_tensor", "empty", "empty_strided", "eye", "full", "linspace", "logspace", "ones", "rand", "randint", "randn",
-     "randperm", "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros"});
+    {"arange", "as_tensor", "empty", "empty_strided", "eye", "full", "linspace", "logspace", "ones", "rand", "randint",
+     "randn", "randperm", "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros"});
 
-// Methods that only tell what a tensor is; torch does not list them as overridable.
-constexpr auto kQueries = std::to_array<const char*>(
-    {"stride", "is_contiguous", "element_size", "numel", "nelement", "dim", "ndimension", "get_device", "size", "has_names", "is_set_to"});
+// Methods that torch does not list as overridable: what a tensor is, and new tensors like it.
+constexpr auto kMethods = std::to_array<const char*>(
+    {"stride", "is_contiguous", "element_size", "numel", "nelement", "dim", "ndimension", "get_device", "size",
+     "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided", "as_strided", "zero_", "fill_"});
 
 struct Forbidden {
   const char* name;
@@ -69,8 +70,8 @@ constexpr auto kForbidden = std::to_array<Forbidden>({
 });
 
 constexpr auto kConstantAttributes = std::to_array<std::string_view>(
-    {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cuda", "is_cpu", "itemsize", "nbytes", "is_sparse",
-     "is_quantized", "is_nested", "is_mkldnn", "is_mps", "is_xpu", "names"});
+    {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cuda", "is_cpu", "itemsize", "nbytes",
+     "is_sparse", "is_quantized", "is_nested", "is_mkldnn", "is_mps", "is_xpu", "names"});
 constexpr auto kViewAttributes = std::to_array<std::string_view>({"T", "mT", "H", "mH", "real", "imag"});
 
 struct Leaves {
@@ -97,12 +98,14 @@ struct Leaves {
       if (PyRef factory = python::attribute(torch.get(), name)) add(factory.get(), fmt::format("torch.{}", name));
     }
     PyRef tensor_class = checked(PyObject_GetAttrString(torch.get(), "Tensor"));
-    for (const char* name : kQueries) {
-      if (PyRef query = python::attribute(tensor_class.get(), name)) add(query.get(), fmt::format("torch.Tensor.{}", name));
+    for (const char* name : kMethods) {
+      if (PyRef method = python::attribute(tensor_class.get(), name))
+        add(method.get(), fmt::format("torch.Tensor.{}", name));
     }
     PyRef ops = checked(PyImport_ImportModule("torch._ops"));
     op_overload = reinterpret_cast<PyTypeObject*>(checked(PyObject_GetAttrString(ops.get(), "OpOverload")).release());
-    op_packet = reinterpret_cast<PyTypeObject*>(checked(PyObject_GetAttrString(ops.get(), "OpOverloadPacket")).release());
+    op_packet =
+        reinterpret_cast<PyTypeObject*>(checked(PyObject_GetAttrString(ops.get(), "OpOverloadPacket")).release());
     PyRef torch_c = checked(PyImport_ImportModule("torch._C"));
     nn_functions = checked(PyObject_GetAttrString(torch_c.get(), "_nn")).release();
     variable_functions = checked(PyObject_GetAttrString(torch_c.get(), "_VariableFunctionsClass")).release();
@@ -113,7 +116,8 @@ struct Leaves {
   void learn(PyObject* callable) {
     if (!PyCFunction_Check(callable) || names.count(callable) || forbidden.count(callable)) return;
     PyObject* self = PyCFunction_GET_SELF(callable);
-    if (self == nn_functions) add(callable, fmt::format("torch._C._nn.{}", reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name));
+    if (self == nn_functions)
+      add(callable, fmt::format("torch._C._nn.{}", reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name));
     if (self == variable_functions) add(callable, {});
   }
 
@@ -158,7 +162,9 @@ PyRef unbound_method(PyObject* bound) {
   return PyRef::borrow(_PyType_Lookup(Py_TYPE(self), name.get()));
 }
 
-bool is_torch_op(PyObject* object) { return Py_TYPE(object) == leaves().op_overload || Py_TYPE(object) == leaves().op_packet; }
+bool is_torch_op(PyObject* object) {
+  return Py_TYPE(object) == leaves().op_overload || Py_TYPE(object) == leaves().op_packet;
+}
 
 PyObject* operator_function(const char* name) {
   static auto* known = new std::unordered_map<std::string_view, PyObject*>;
@@ -183,7 +189,8 @@ bool is_nn_module(PyObject* object) {
 PyObject* module_getattr() {
   static PyObject* function =
       checked(PyObject_GetAttrString(
-                  checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch.nn")).get(), "Module")).get(), "__getattr__"))
+                  checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch.nn")).get(), "Module")).get(),
+                  "__getattr__"))
           .release();
   return function;
 }

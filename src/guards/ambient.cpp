@@ -20,24 +20,29 @@ Ambient Ambient::current() {
   state.default_dtype = c10::get_default_dtype_as_scalartype();
   state.threads = at::get_num_threads();
   state.deterministic = at::globalContext().deterministicAlgorithms();
-  state.python_modes = at::impl::PythonTorchFunctionTLS::stack_len() > 0 || c10::impl::TorchDispatchModeTLS::any_modes_set();
+  state.python_modes =
+      at::impl::PythonTorchFunctionTLS::stack_len() > 0 || c10::impl::TorchDispatchModeTLS::any_modes_set();
   return state;
 }
 
 std::string Ambient::difference(const Ambient& now) const {
   const auto on = [](bool value) { return value ? "on" : "off"; };
-  const auto switched = [&](const char* what, bool is, bool was) { return fmt::format("{} is {}, was {}", what, on(is), on(was)); };
+  const auto switched = [&](const char* what, bool is, bool was) {
+    return fmt::format("{} is {}, was {}", what, on(is), on(was));
+  };
   if (now.modes.grad_mode != modes.grad_mode) return switched("grad mode", now.modes.grad_mode, modes.grad_mode);
   if (now.modes.inference_mode != modes.inference_mode) {
     return switched("inference mode", now.modes.inference_mode, modes.inference_mode);
   }
   if (now.modes != modes) return "autocast is not as it was";
   if (now.default_dtype != default_dtype) {
-    return fmt::format("the default dtype is {}, was {}", c10::toString(now.default_dtype), c10::toString(default_dtype));
+    return fmt::format("the default dtype is {}, was {}", c10::toString(now.default_dtype),
+                       c10::toString(default_dtype));
   }
   if (now.threads != threads) return fmt::format("torch uses {} threads, used {}", now.threads, threads);
   if (now.deterministic != deterministic) return switched("deterministic mode", now.deterministic, deterministic);
-  if (now.python_modes != python_modes) return switched("a torch function or dispatch mode", now.python_modes, python_modes);
+  if (now.python_modes != python_modes)
+    return switched("a torch function or dispatch mode", now.python_modes, python_modes);
   if (now != *this) return "the dispatcher's thread-local state is not as it was";
   return {};
 }

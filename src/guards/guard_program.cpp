@@ -41,6 +41,11 @@ bool same_keys(PyObject* dict, PyObject* keys) {
   return true;
 }
 
+// Comparing values of these runs no Python code; an enum's members are compared by identity alone.
+bool is_builtin_like(PyObject* a, PyObject* b) {
+  return Py_TYPE(a) == Py_TYPE(b) && !(Py_TYPE(a)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+}
+
 int64_t length_of(PyObject* object) {
   if (PyList_Check(object) || PyTuple_Check(object)) return PySequence_Fast_GET_SIZE(object);
   if (PyDict_Check(object)) return PyDict_GET_SIZE(object);
@@ -52,7 +57,8 @@ int64_t length_of(PyObject* object) {
 bool is_function_of(PyObject* value, PyObject* expected) {
   if (!PyFunction_Check(value)) return false;
   auto* function = reinterpret_cast<PyFunctionObject*>(value);
-  return function->func_code == PyTuple_GET_ITEM(expected, 0) && function->func_globals == PyTuple_GET_ITEM(expected, 1);
+  return function->func_code == PyTuple_GET_ITEM(expected, 0) &&
+         function->func_globals == PyTuple_GET_ITEM(expected, 1);
 }
 
 }  // namespace
@@ -67,7 +73,8 @@ bool ClassAttributes::unchanged() const {
   return true;
 }
 
-GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards, const std::vector<const Source*>& wanted) {
+GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards,
+                           const std::vector<const Source*>& wanted) {
   std::vector<bool> needed(sources.all().size(), false);
   auto need = [&](const Source* source) {
     for (; source && !needed[source->slot]; source = source->parent) needed[source->slot] = true;
@@ -120,7 +127,7 @@ bool GuardProgram::holds(const Guard& guard, PyObject* value, PyObject* const* s
       return value == guard.expected.get();
     case GuardKind::Constant:
       return value == guard.expected.get() ||
-             (Py_TYPE(value) == Py_TYPE(guard.expected.get()) && python::same_constant(value, guard.expected.get()));
+             (is_builtin_like(value, guard.expected.get()) && python::same_constant(value, guard.expected.get()));
     case GuardKind::Length:
       return length_of(value) == guard.number;
     case GuardKind::Keys:
@@ -132,7 +139,8 @@ bool GuardProgram::holds(const Guard& guard, PyObject* value, PyObject* const* s
     case GuardKind::Code:
       return is_function_of(value, guard.expected.get());
     case GuardKind::Tensor:
-      return reinterpret_cast<PyObject*>(Py_TYPE(value)) == guard.expected.get() && guard.tensor->match(python::unpack(value));
+      return reinterpret_cast<PyObject*>(Py_TYPE(value)) == guard.expected.get() &&
+             guard.tensor->match(python::unpack(value));
     case GuardKind::Same:
     case GuardKind::Distinct: {
       const size_t self = static_cast<size_t>(&guard - guards_.data());
@@ -151,8 +159,9 @@ int GuardProgram::run(PyObject* const* arguments, PyObject** slots) const {
   lost_step_ = -1;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
-    PyObject* value = step.kind == AccessKind::Argument ? arguments[step.index]
-                                                        : follow(step.kind, slots[step.from], step.key.get(), step.index);
+    PyObject* value = step.kind == AccessKind::Argument
+                          ? arguments[step.index]
+                          : follow(step.kind, slots[step.from], step.key.get(), step.index);
     slots[i] = value;
     if (!value) {
       // An instance without a dict of its own hides nothing.

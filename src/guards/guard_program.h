@@ -51,7 +51,8 @@ struct Guard {
 
 class GuardProgram {
  public:
-  // Takes over what the guards and `wanted` sources need of `sources`. Wanted sources get a slot even if nothing guards them.
+  // Takes over what the guards and `wanted` sources need of `sources`. Wanted sources get a slot even if nothing guards
+  // them.
   GuardProgram(const SourceTable& sources, std::vector<Guard> guards, const std::vector<const Source*>& wanted);
 
   static constexpr int kPass = -1;

@@ -16,7 +16,8 @@ size_t SourceTable::Hash::operator()(const Key& key) const {
   return hash * 1000003 ^ (reinterpret_cast<size_t>(key.key) >> 4);
 }
 
-const Source* SourceTable::intern(const Source* parent, AccessKind kind, PyObject* key, int64_t index, std::string name) {
+const Source* SourceTable::intern(const Source* parent, AccessKind kind, PyObject* key, int64_t index,
+                                  std::string name) {
   PyRef held = PyRef::borrow(key);
   if (key && kind == AccessKind::DictItem) {
     if (!keys_) keys_ = python::checked(PyDict_New());
@@ -40,11 +41,15 @@ const Source* SourceTable::argument(int64_t index, std::string name) {
 const Source* SourceTable::pinned(PyObject* object, std::string name) {
   return intern(nullptr, AccessKind::Pinned, object, 0, std::move(name));
 }
-const Source* SourceTable::item(const Source* dict, PyObject* key) { return intern(dict, AccessKind::DictItem, key, 0, {}); }
+const Source* SourceTable::item(const Source* dict, PyObject* key) {
+  return intern(dict, AccessKind::DictItem, key, 0, {});
+}
 const Source* SourceTable::item(const Source* sequence, int64_t index) {
   return intern(sequence, AccessKind::SequenceItem, nullptr, index, {});
 }
-const Source* SourceTable::step(const Source* parent, AccessKind kind, PyObject* key) { return intern(parent, kind, key, 0, {}); }
+const Source* SourceTable::step(const Source* parent, AccessKind kind, PyObject* key) {
+  return intern(parent, kind, key, 0, {});
+}
 
 std::string Source::str() const {
   switch (kind) {

@@ -1,7 +1,8 @@
-// Where a Python value came from: a path from the call's arguments or from a pinned object, evaluated again at every call.
+// Where a Python value came from: a path from the call's arguments or from a pinned object, evaluated again at every
+// call.
 //
-// A path is walked without calling any Python code and without taking references: the GIL is held from the first step to
-// the last, and nothing on the way can drop an object.
+// A path is walked without calling any Python code and without taking references: the GIL is held from the first step
+// to the last, and nothing on the way can drop an object.
 #pragma once
 
 #include <deque>
@@ -15,18 +16,18 @@ namespace firesteel::guards {
 using python::PyRef;
 
 // One table drives the enum and the walker: name, and what one step does.
-#define FIRESTEEL_ACCESS_KINDS(X)                                              \
-  X(Argument, "the call's argument number `index`, keyword values last")       \
-  X(Pinned, "an object held by the compiled entry")                            \
-  X(DictItem, "a dict's value for `key`")                                      \
-  X(SequenceItem, "item `index` of a list or tuple")                           \
-  X(InstanceDict, "an object's own __dict__")                                  \
-  X(Member, "a slot of a class with __slots__; `key` is its descriptor")       \
-  X(CellContents, "what a closure's cell holds")                               \
-  X(FunctionDefaults, "a function's __defaults__")                             \
-  X(FunctionKwDefaults, "a function's __kwdefaults__")                         \
-  X(FunctionClosure, "a function's __closure__")                               \
-  X(MethodFunction, "a bound method's __func__")                               \
+#define FIRESTEEL_ACCESS_KINDS(X)                                        \
+  X(Argument, "the call's argument number `index`, keyword values last") \
+  X(Pinned, "an object held by the compiled entry")                      \
+  X(DictItem, "a dict's value for `key`")                                \
+  X(SequenceItem, "item `index` of a list or tuple")                     \
+  X(InstanceDict, "an object's own __dict__")                            \
+  X(Member, "a slot of a class with __slots__; `key` is its descriptor") \
+  X(CellContents, "what a closure's cell holds")                         \
+  X(FunctionDefaults, "a function's __defaults__")                       \
+  X(FunctionKwDefaults, "a function's __kwdefaults__")                   \
+  X(FunctionClosure, "a function's __closure__")                         \
+  X(MethodFunction, "a bound method's __func__")                         \
   X(MethodSelf, "a bound method's __self__")
 
 enum class AccessKind : uint8_t {
@@ -37,11 +38,11 @@ enum class AccessKind : uint8_t {
 
 struct Source {
   AccessKind kind;
-  uint32_t slot;          // in the order of creation: a parent's is smaller
-  const Source* parent;   // null for Argument and Pinned
-  PyRef key;              // DictItem, Member; the object itself for Pinned
-  int64_t index = 0;      // Argument, SequenceItem
-  std::string name;       // Argument: the parameter; Pinned: how a message calls it
+  uint32_t slot;         // in the order of creation: a parent's is smaller
+  const Source* parent;  // null for Argument and Pinned
+  PyRef key;             // DictItem, Member; the object itself for Pinned
+  int64_t index = 0;     // Argument, SequenceItem
+  std::string name;      // Argument: the parameter; Pinned: how a message calls it
 
   // `self.fc.weight`, `scale`, `cfg["lr"]`: as a person would write it.
   std::string str() const;

@@ -48,8 +48,10 @@ std::string TensorFacts::difference(const at::Tensor& tensor) const {
   if (tensor.device() != device) return differs("device", tensor.device().str(), device.str());
   if (tensor.key_set() != keys) return differs("kind of tensor", c10::toString(tensor.key_set()), c10::toString(keys));
   if (tensor.sizes() != at::IntArrayRef(sizes)) return differs("size", bracketed(tensor.sizes()), bracketed(sizes));
-  if (tensor.strides() != at::IntArrayRef(strides)) return differs("stride", bracketed(tensor.strides()), bracketed(strides));
-  if (tensor.storage_offset() != storage_offset) return differs("storage offset", tensor.storage_offset(), storage_offset);
+  if (tensor.strides() != at::IntArrayRef(strides))
+    return differs("stride", bracketed(tensor.strides()), bracketed(strides));
+  if (tensor.storage_offset() != storage_offset)
+    return differs("storage offset", tensor.storage_offset(), storage_offset);
   if (tensor.requires_grad() != requires_grad) return differs("requires_grad", tensor.requires_grad(), requires_grad);
   if (requires_grad && tensor.is_leaf() != is_leaf) return differs("is_leaf", tensor.is_leaf(), is_leaf);
   return {};

@@ -60,6 +60,9 @@ nb::dict counters() {
   result["cpp_meta"] = now.cpp_meta;
   result["python_meta"] = now.python_meta;
   result["zero_run"] = now.zero_run;
+  nb::dict slow;
+  for (const auto& [op, count] : now.slow) slow[op.c_str()] = count;
+  result["slow"] = slow;
   return result;
 }
 

@@ -25,10 +25,7 @@ KernelCall::Layout KernelCall::layout_of(const Value* value) {
 }
 
 KernelCall::KernelCall(const FusedGroup& group, KernelFunction function)
-    : function_(function),
-      points_(group.kernel.points()),
-      grain_(grain_of(group.kernel)),
-      operators_(group.nodes.size()) {
+    : function_(function), points_(group.kernel.points()), grain_(grain_of(group.kernel)) {
   for (const Value* value : group.inputs) inputs_.push_back(layout_of(value));
   for (const Value* value : group.outputs) outputs_.push_back(layout_of(value));
 }

@@ -15,8 +15,6 @@ class KernelCall {
   // `inputs`: the group's, in order. `outputs`: as many as the group has, each replaced by a new tensor.
   void run(std::span<const at::Tensor* const> inputs, std::span<at::Tensor> outputs) const;
 
-  size_t operators() const { return operators_; }  // of the graph that this stands for
-
  private:
   struct Layout {
     at::ScalarType dtype;
@@ -29,7 +27,6 @@ class KernelCall {
   std::vector<Layout> inputs_, outputs_;
   int64_t points_;
   int64_t grain_;  // points worth a thread
-  size_t operators_;
 };
 
 }  // namespace firesteel

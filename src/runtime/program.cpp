@@ -1,7 +1,10 @@
 // Lays out a graph's operators for boxed calls, and runs them.
 #include "runtime/program.h"
 
+#include <cstdlib>
+
 #include <ATen/ScalarOps.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 
@@ -61,6 +64,7 @@ void Program::add_call(const Node& node) {
   for (size_t i = 0; i < node.args.size(); ++i) instruction.arguments.push_back(lay_out(node.args[i], schema[i]));
   for (const auto& output : node.outputs) {
     instruction.results.push_back(output->type.is_tensor() ? slot_for(output.get()) : kNoSlot);
+    if (check_shapes_) instruction.expected.push_back(output->type);
   }
   instructions_.push_back(std::move(instruction));
   ++each_run_.aten_ops;
@@ -106,6 +110,7 @@ void Program::add_fused(const Graph& graph, const FuseOptions& options) {
 Program::Program(const Graph& graph, const ProgramOptions& options) {
   for (const Input& input : graph.inputs) slot_for(input.value.get());
   input_count_ = graph.inputs.size();
+  check_shapes_ = options.check_shapes || std::getenv("FIRESTEEL_CHECK_SHAPES") != nullptr;
   instructions_.reserve(graph.nodes.size());
   if (options.native && can_compile_kernels()) {
     add_fused(graph, options.fuse);
@@ -199,6 +204,7 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
     c10::IValue& value = stack[r];
     if (instruction.returns[r].list_count < 0) {
       const int32_t slot = instruction.results[result++];
+      if (check_shapes_ && value.isTensor()) check_layout(instruction, result - 1, value.toTensor());
       if (slot != kNoSlot) slots[slot] = std::move(value).toTensor();
       continue;
     }
@@ -207,11 +213,29 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
              instruction.op->schema().name(), list.size(), instruction.returns[r].list_count);
     for (at::Tensor& tensor : list) {
       const int32_t slot = instruction.results[result++];
+      if (check_shapes_) check_layout(instruction, result - 1, tensor);
       if (slot != kNoSlot) slots[slot] = std::move(tensor);
     }
   }
   stack.clear();
   for (int32_t slot : instruction.frees) slots[slot].reset();
+}
+
+void Program::check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor) {
+  const Type& expected = instruction.expected.at(result);
+  if (!tensor.defined() && !expected.is_tensor()) return;
+  FS_CHECK(tensor.defined() == expected.is_tensor(), "`{}`, result {}: recorded as {}", instruction.op->schema().name(), result,
+           expected.str());
+  // The CPU's embedding_bag sizes its bookkeeping for its own backward as it likes.
+  const bool chooses_itself = instruction.op->schema().name().find("aten::_embedding_bag") == 0 && result > 0;
+  if (tensor.layout() != at::kStrided || chooses_itself) return;
+  bool same = tensor.scalar_type() == expected.dtype && tensor.dim() == static_cast<int64_t>(expected.sizes.size());
+  for (int64_t d = 0; same && d < tensor.dim(); ++d) {
+    same = expected.sizes[d] == Dim(tensor.size(d)) &&
+           (tensor.size(d) <= 1 || tensor.numel() == 0 || expected.strides[d] == Dim(tensor.stride(d)));
+  }
+  FS_CHECK(same, "`{}`, result {}: recorded as {}, the kernel gave {}[{}; {}]", instruction.op->schema().name(), result,
+           expected.str(), dtype_text(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "), fmt::join(tensor.strides(), ", "));
 }
 
 std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs) const {

@@ -11,6 +11,8 @@ namespace firesteel {
 struct ProgramOptions {
   bool native = false;  // fuse pointwise operators into compiled kernels; what has no kernel stays with ATen
   FuseOptions fuse;
+  // Compare every result's layout with the recorded one: finds shape rules that are wrong. FIRESTEEL_CHECK_SHAPES=1 does it too.
+  bool check_shapes = false;
 };
 
 class FIRESTEEL_API Program {
@@ -44,6 +46,7 @@ class FIRESTEEL_API Program {
     std::vector<Return> returns;
     std::vector<int32_t> results;  // slot a result, kNoSlot where nobody reads it
     std::vector<int32_t> frees;    // slots in lists whose last use this is
+    std::vector<Type> expected;    // one a result, where shapes are checked
   };
   struct Output {
     int32_t slot = kNoSlot;
@@ -57,6 +60,7 @@ class FIRESTEEL_API Program {
   void add_fused(const Graph& graph, const FuseOptions& options);
   void mark_last_uses();
   void execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack) const;
+  static void check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor);
   static void execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots);
 
   size_t input_count_ = 0;
@@ -65,6 +69,7 @@ class FIRESTEEL_API Program {
   std::vector<Instruction> instructions_;
   std::vector<Output> outputs_;
   RunCounters each_run_;
+  bool check_shapes_ = false;
 };
 
 }  // namespace firesteel

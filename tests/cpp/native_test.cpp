@@ -1,4 +1,6 @@
 // Native kernels against ATen: every operator of the table, every target, awkward numbers, layouts and fusions.
+#include <random>
+
 #include <ATen/Parallel.h>
 
 #include "native_graphs.h"
@@ -18,25 +20,29 @@ struct OpCase {
 // clang-format off
 // Exact where ATen's own formula is exact; a few ulp where both sides approximate.
 const OpCase kExact[] = {
-    {"aten.add.Tensor(%x0, %x1)"}, {"aten.sub.Tensor(%x0, %x1)"}, {"aten.mul.Tensor(%x0, %x1)"}, {"aten.div.Tensor(%x0, %x1)"},
-    {"aten.add.Tensor(%x0, 0.3)"}, {"aten.mul.Tensor(%x0, 0.3)"}, {"aten.div.Tensor(%x0, 0.3)"}, {"aten.rsub.Scalar(%x0, 2)"},
-    {"aten.add.Tensor(%x0, %x1, alpha=0.5)"},
+    {"aten.add.Tensor(%x0, %x1)"}, {"aten.sub.Tensor(%x0, %x1)"}, {"aten.mul.Tensor(%x0, %x1)"},
+    {"aten.div.Tensor(%x0, %x1)"},
+    {"aten.add.Tensor(%x0, 0.3)"}, {"aten.mul.Tensor(%x0, 0.3)"}, {"aten.div.Tensor(%x0, 0.3)"},
+    {"aten.rsub.Scalar(%x0, 2)"},
     {"aten.neg(%x0)"}, {"aten.abs(%x0)"}, {"aten.relu(%x0)"}, {"aten.reciprocal(%x0)"},
     {"aten.maximum(%x0, %x1)"}, {"aten.minimum(%x0, %x1)"}, {"aten.clamp(%x0, -1, 1.5)"}, {"aten.clamp(%x0, 0.3)"},
     {"aten.clamp_min(%x0, 0.3)"}, {"aten.clamp_max(%x0, 0.3)"}, {"aten.hardtanh(%x0)"},
-    {"aten.eq.Tensor(%x0, %x1)"}, {"aten.ne.Tensor(%x0, %x0)"}, {"aten.lt.Tensor(%x0, %x1)"}, {"aten.le.Tensor(%x0, %x0)"},
+    {"aten.eq.Tensor(%x0, %x1)"}, {"aten.ne.Tensor(%x0, %x0)"}, {"aten.lt.Tensor(%x0, %x1)"},
+    {"aten.le.Tensor(%x0, %x0)"},
     {"aten.gt.Scalar(%x0, 0.3)"}, {"aten.ge.Scalar(%x0, 1)"}, {"aten.logical_not(%x0)"},
     {"aten.pow.Tensor_Scalar(%x0, 2)"}, {"aten.pow.Tensor_Scalar(%x0, -1)"},
     {"aten.threshold_backward(%x0, %x1, 0)"}, {"aten.threshold_backward(%x0, %x1, 0.3)"},
     {"aten._to_copy(%x0, dtype=f32)"}, {"aten._to_copy(%x0, dtype=f64)"}, {"aten._to_copy(%x0, dtype=bf16)"},
     {"aten._to_copy(%x0, dtype=f16)"}, {"aten._to_copy(%x0, dtype=bool)"}, {"aten.clone(%x0)"},
 };
-// MKL's square root is 1 ulp off; there is no fused multiply-add on plain SSE; erf of ATen's float vectors is good to 1e-7
-// only; and where a tensor does not fill ATen's vectors it rounds the rest of a half-width tensor at each step.
+// MKL's square root is 1 ulp off; erf of ATen's float vectors is good to 1e-7 only; and where a tensor does not fill
+// ATen's vectors, the rest of a half-width tensor is rounded at each step.
 const OpCase kApproximate[] = {
-    {"aten.sqrt(%x0)", {1}, {1}, {0}}, {"aten.rsqrt(%x0)", {1}, {1}, {1}}, {"aten.sub.Tensor(%x0, %x0, alpha=0.3)", {2}, {2}, {1}},
-    {"aten.exp(%x0)", {2}, {2}, {1}}, {"aten.log(%x0)", {2}, {2}, {1}}, {"aten.sin(%x0)", {2}, {2}, {1}}, {"aten.cos(%x0)", {2}, {2}, {1}},
-    {"aten.tanh(%x0)", {2}, {2}, {1}}, {"aten.erf(%x0)", {2}, {2}, {1, 1e-6}}, {"aten.sigmoid(%x0)", {3}, {3}, {1}}, {"aten.silu(%x0)", {3}, {3}, {1}},
+    {"aten.sqrt(%x0)", {1}, {1}, {0}}, {"aten.rsqrt(%x0)", {1}, {1}, {1}},
+    {"aten.exp(%x0)", {2}, {2}, {1}}, {"aten.log(%x0)", {2}, {2}, {1}}, {"aten.sin(%x0)", {2}, {2}, {1}},
+    {"aten.cos(%x0)", {2}, {2}, {1}},
+    {"aten.tanh(%x0)", {2}, {2}, {1}}, {"aten.erf(%x0)", {2}, {2}, {1, 1e-6}}, {"aten.sigmoid(%x0)", {3}, {3}, {1}},
+    {"aten.silu(%x0)", {3}, {3}, {1}},
 };
 // Finite numbers: of infinity, oneDNN's gelu makes NaN.
 const OpCase kGelu[] = {
@@ -74,6 +80,14 @@ TEST(Native, ApproximateOperators) {
 
 TEST(Native, Gelu) {
   check_all(kGelu, [](at::ScalarType type) { return std::vector{(at::randn({1003}, at::kDouble) * 3).to(type)}; });
+}
+
+TEST(Native, ScaledSums) {
+  for (at::ScalarType type : {at::kFloat, at::kDouble}) {
+    // Plain SSE has no fused multiply-add.
+    check_op("aten.add.Tensor(%x0, %x1, alpha=0.5)", {awkward(type), awkward(type)}, {1});
+    check_op("aten.sub.Tensor(%x0, %x0, alpha=0.3)", {awkward(type)}, {2});
+  }
 }
 
 TEST(Native, SquareRootsByPow) {
@@ -285,6 +299,66 @@ TEST(Native, InputsInAnotherLayoutAreCopied) {
   const at::Tensor turned = at::randn({6, 4}).t();
   const at::Tensor got = Program(parse_graph(text), options).run({turned})[0];
   EXPECT_TRUE(at::allclose(got, turned.exp()));
+}
+
+// Graphs of exact pointwise operators, views of all kinds, reductions and products, put together at random.
+TEST(Native, RandomGraphs) {
+  if (!can_compile_kernels()) GTEST_SKIP() << "built without LLVM";
+  std::mt19937 random(11);
+  size_t native_ops = 0, kernels = 0;
+  auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  for (int round = 0; round < 60; ++round) {
+    GraphText g({at::randn({4, 6}), at::randn({6, 4}), at::randn({4, 1}), at::randn({6})});
+    std::vector<std::string> names{"%x0", "%x1", "%x2", "%x3"};
+    const std::vector<std::string> forms = {"aten.mul.Tensor({0}, 0.5)",
+                                            "aten.neg({0})",
+                                            "aten.relu({0})",
+                                            "aten.abs({0})",
+                                            "aten.add.Tensor({0}, {1})",
+                                            "aten.sub.Tensor({0}, {1})",
+                                            "aten.maximum({0}, {1})",
+                                            "aten.mul.Tensor({0}, {1})",
+                                            "aten.unsqueeze({0}, 0)",
+                                            "aten.view({0}, [-1])",
+                                            "aten.clone({0})",
+                                            "aten.t({0})",
+                                            "aten.view({0}, [2, -1])",
+                                            "aten.view({0}, [-1, 3, 2])",
+                                            "aten.sum({0})",
+                                            "aten.slice.Tensor({0}, 0, 1)",
+                                            "aten.select.int({0}, 0, -1)",
+                                            "aten.expand({0}, [2, 4, 6])",
+                                            "aten.mm({0}, {1})",
+                                            "aten.transpose.int({0}, 0, -1)",
+                                            "aten.gt.Tensor({0}, {1})",
+                                            "aten.flip({0}, [0])"};
+    for (int line = 0; line < 14; ++line) {
+      const std::string call =
+          fmt::format(fmt::runtime(forms[below(forms.size())]), names[below(names.size())], names[below(names.size())]);
+      try {
+        names.push_back(g.line(call));
+      } catch (const std::exception&) {
+        continue;  // shapes that do not fit
+      }
+    }
+    // Several results; some values have no reader.
+    std::string results = names.back();
+    for (int i = 0; i < 3; ++i) results += ", " + names[4 + below(names.size() - 4)];
+    const Graph graph = parse_graph(g.text(results));
+    const std::vector<at::Tensor> wanted = Program(graph).run(g.inputs);
+    for (size_t smallest : {1, 2}) {
+      ProgramOptions options;
+      options.native = true;
+      options.fuse.smallest_group = smallest;
+      const Program program(graph, options);
+      const std::vector<at::Tensor> got = program.run(g.inputs);
+      for (size_t i = 0; i < got.size(); ++i) expect_same(got[i], wanted[i], {}, graph.str());
+      native_ops += program.each_run().native_ops;
+      kernels += program.each_run().kernels;
+    }
+  }
+  EXPECT_GT(kernels, 100u);
+  EXPECT_GT(native_ops, kernels + kernels / 4);  // they do fuse
 }
 
 TEST(Native, UnsupportedStaysWithAten) {

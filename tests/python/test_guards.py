@@ -62,6 +62,16 @@ def test_globals(backend, monkeypatch):
     watched(X, new=False)
 
 
+KINDS = (int, float)
+
+
+def test_classes_in_a_tuple(backend, monkeypatch):
+    watched = Watched(lambda x, n: x * 2 if isinstance(n, KINDS) else x * 3, backend)
+    watched(X, 1, new=True)
+    monkeypatch.setitem(globals(), "KINDS", (str, bytes))
+    watched(X, 1, new=True)
+
+
 def test_a_builtin_hidden_by_a_global(backend, monkeypatch):
     watched = Watched(lambda x: x * len([1, 2]), backend)
     watched(X, new=True)
@@ -116,7 +126,8 @@ def test_the_same_tensor_twice(backend):
     a, b = torch.randn(3), torch.randn(3)
     for args in ((a, b), (a, a), (b, a), (b, b)):
         result = compiled(*args)
-        assert torch.equal(result[0], args[0] + args[1]) and result[1] is (args[0] is args[1])
+        assert torch.equal(result[0], args[0] + args[1])
+        assert result[1] is (args[0] is args[1])
     assert firesteel.counters()["captured"] == 2
 
 
@@ -125,7 +136,14 @@ def test_ways_to_pass_arguments(backend):
         return x * y + k + sum([*rest, *named.values()])
 
     compiled = firesteel.compile(function, backend=backend, fullgraph=True)
-    calls = [((X,), {}), ((X, 4), {}), ((X,), {"y": 5}), ((X, 1, 2, 3), {"k": 1}), ((X,), {"k": 2, "z": 1}), ((), {"x": X})]
+    calls = [
+        ((X,), {}),
+        ((X, 4), {}),
+        ((X,), {"y": 5}),
+        ((X, 1, 2, 3), {"k": 1}),
+        ((X,), {"k": 2, "z": 1}),
+        ((), {"x": X}),
+    ]
     for args, kwargs in calls * 2:
         assert torch.equal(compiled(*args, **kwargs), function(*args, **kwargs))
     assert firesteel.counters()["captured"] == len(calls)
@@ -230,7 +248,8 @@ def test_hooks_and_patched_methods(backend):
     assert torch.equal(compiled(X), model(X))
     seen = []
     handle = model[0].register_forward_hook(lambda module, args, result: seen.append(1))
-    assert torch.equal(compiled(X), model(X)) and len(seen) == 2
+    assert torch.equal(compiled(X), model(X))
+    assert len(seen) == 2
     handle.remove()
     model[1].forward = lambda x: x * 100
     assert torch.equal(compiled(X), model(X))
@@ -271,20 +290,23 @@ def test_the_recompile_limit(backend):
         for n in range(12):
             assert torch.equal(compiled(X, n), X * n)
     counters = firesteel.counters()
-    assert counters["captured"] == 8 and counters["fallbacks"] == {"FS-RECOMPILE-LIMIT": 4}
+    assert counters["captured"] == 8
+    assert counters["fallbacks"] == {"FS-RECOMPILE-LIMIT": 4}
     (warning,) = given
-    assert "was compiled 8 times and runs eagerly" in str(warning.message) and "`n` is 8, was 7" in str(warning.message)
-    assert torch.equal(compiled(X, 3), X * 3) and firesteel.counters()["fallbacks"] == {"FS-RECOMPILE-LIMIT": 4}
+    assert "was compiled 8 times and runs eagerly" in str(warning.message)
+    assert "`n` is 8, was 7" in str(warning.message)
+    assert torch.equal(compiled(X, 3), X * 3)
+    assert firesteel.counters()["fallbacks"] == {"FS-RECOMPILE-LIMIT": 4}
 
     strict = firesteel.compile(lambda x, n: x * n, backend=backend, fullgraph=True, recompile_limit=2)
     strict(X, 1)
     strict(X, 2)
-    with pytest.raises(firesteel.RecompileLimitError, match="compiled 2 times.*\n.*`n` is 3, was 2"):
+    with pytest.raises(firesteel.RecompileLimitError, match=r"compiled 2 times.*\n.*`n` is 3, was 2"):
         strict(X, 3)
 
 
 @pytest.mark.parametrize(
-    "change, words",
+    ("change", "words"),
     [
         (lambda: ((X[:1], 1, [1]), {}), r"`x`: size is \[1, 3\], was \[2, 3\]"),
         (lambda: ((X.double(), 1, [1]), {}), "`x`: dtype is Double, was Float"),

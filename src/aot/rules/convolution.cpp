@@ -46,7 +46,20 @@ bool convolution(RuleCall& call) {
   return true;
 }
 
+bool convolution_backward(RuleCall& call) {
+  const at::Tensor input = call.tensor(1), weight = call.tensor(2);
+  if (input.dim() != weight.dim() || input.dim() < 3) return false;
+  const at::MemoryFormat format = layout_for(call, input, weight);
+  const auto wanted = call.args[10].toBoolList();
+  call.give(wanted.get(0) ? meta_tensor(input.sizes(), input.scalar_type(), format) : at::Tensor());
+  call.give(wanted.get(1) ? meta_tensor(weight.sizes(), weight.scalar_type(), format) : at::Tensor());
+  const int64_t channels = call.tensor(0).size(1);
+  call.give(wanted.get(2) ? meta_tensor({channels}, weight.scalar_type()) : at::Tensor());
+  return true;
+}
+
 constexpr ShapeRuleEntry kRules[] = {
+    {"aten::convolution_backward", convolution_backward},
     {"aten::convolution", convolution},
 };
 

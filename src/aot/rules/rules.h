@@ -5,12 +5,16 @@
 
 namespace firesteel {
 
-c10::ArrayRef<ShapeRuleEntry> normalization_rules();
-c10::ArrayRef<ShapeRuleEntry> convolution_rules();
-c10::ArrayRef<ShapeRuleEntry> factory_rules();
+#define FIRESTEEL_RULE_GROUPS(X) X(attention) X(convolution) X(factory) X(indexing) X(linear_algebra) X(normalization) X(pointwise) X(pooling)
+
+#define X(group) c10::ArrayRef<ShapeRuleEntry> group##_rules();
+FIRESTEEL_RULE_GROUPS(X)
+#undef X
 
 inline std::vector<c10::ArrayRef<ShapeRuleEntry>> rule_groups() {
-  return {normalization_rules(), convolution_rules(), factory_rules()};
+#define X(group) group##_rules(),
+  return {FIRESTEEL_RULE_GROUPS(X)};
+#undef X
 }
 
 }  // namespace firesteel

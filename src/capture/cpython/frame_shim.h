@@ -26,7 +26,8 @@ PyObject** fs_frame_locals(FsFrame* frame);
 /* A new frame of a plain function: no generator, not resumed, not traced, profiled or monitored. */
 int fs_frame_is_fresh(PyThreadState* state, FsFrame* frame);
 
-/* Puts the frame on the thread's stack of frames, so that tracebacks and line numbers see it, and takes it off again. */
+/* Puts the frame on the thread's stack of frames, so that tracebacks and line numbers see it, and takes it off again.
+ */
 void fs_frame_link(PyThreadState* state, FsFrame* frame, FsLink* link);
 void fs_frame_unlink(PyThreadState* state, FsFrame* frame, FsLink* link);
 /* The instruction (in code units) that runs now. */

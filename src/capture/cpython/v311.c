@@ -18,9 +18,9 @@ PyObject** fs_frame_locals(FsFrame* frame) { return frame->localsplus; }
 
 int fs_frame_is_fresh(PyThreadState* state, FsFrame* frame) {
   const int special = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
-  return frame->owner == FRAME_OWNED_BY_THREAD && !(frame->f_code->co_flags & special) && (frame->f_code->co_flags & CO_OPTIMIZED) &&
-         frame->prev_instr == _PyCode_CODE(frame->f_code) - 1 && frame->stacktop == frame->f_code->co_nlocalsplus &&
-         !state->cframe->use_tracing;
+  return frame->owner == FRAME_OWNED_BY_THREAD && !(frame->f_code->co_flags & special) &&
+         (frame->f_code->co_flags & CO_OPTIMIZED) && frame->prev_instr == _PyCode_CODE(frame->f_code) - 1 &&
+         frame->stacktop == frame->f_code->co_nlocalsplus && !state->cframe->use_tracing;
 }
 
 void fs_frame_link(PyThreadState* state, FsFrame* frame, FsLink* link) {

@@ -1,4 +1,5 @@
-/* CPython 3.12: compiled functions run eagerly. Its interpreter clears a frame in the callee, which needs a way of its own. */
+/* CPython 3.12: compiled functions run eagerly. Its interpreter clears a frame in the callee, which needs a way of its
+ * own. */
 #define Py_BUILD_CORE 1
 #include "capture/cpython/frame_shim.h"
 

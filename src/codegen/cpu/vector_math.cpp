@@ -136,8 +136,8 @@ Value* call_library(const Lanes& l, LoopOp op, Value* x) {
   return call_in_pieces(l, sleef_name(op, is_double, l.target), x, lanes);
 }
 
-// x = k·π + r, |r| ≤ π/2, k whole for a sine and half of an odd number for a cosine. π is in three parts: good up to some
-// hundred thousand. Every other half turn changes the sign.
+// x = k·π + r, |r| ≤ π/2, k whole for a sine and half of an odd number for a cosine. π is in three parts: good up to
+// some hundred thousand. Every other half turn changes the sign.
 Value* sine_inside(const Lanes& l, Value* x, LoopOp op) {
   const double half = op == LoopOp::Cos ? 0.5 : 0.0;
   Value* turns = l.intrinsic(llvm::Intrinsic::rint, l.fma(x, l.f(0.31830988618379067), l.f(-half)));
