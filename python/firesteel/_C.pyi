@@ -140,7 +140,9 @@ class _Counters(TypedDict):
     python_meta: int
     zero_run: int
 
-def trace(fn: Callable[..., Any], /, *args: object, grad: bool = False, native: bool = False, **kwargs: object) -> Graph:
+def trace(
+    fn: Callable[..., Any], /, *args: object, grad: bool = False, native: bool = False, **kwargs: object
+) -> Graph:
     """Runs fn on traced stand-ins of its arguments and records it as a graph; with grad=True its backward too.
     With native=True pointwise operators run in compiled kernels."""
 

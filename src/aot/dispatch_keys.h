@@ -1,7 +1,7 @@
 // Which dispatch keys a trace uses and hides: the one place for facts of torch's dispatcher.
 //
-// Order of keys, outermost first: Entry (ours) > Autocast > Autograd > ADInplaceOrView > Functionalize > Python > Fake (ours).
-// torch 2.11 has Fake above Python; nothing here depends on it, as the Fake kernel hides both.
+// Order of keys, outermost first: Entry (ours) > Autocast > Autograd > ADInplaceOrView > Functionalize > Python > Fake
+// (ours). torch 2.11 has Fake above Python; nothing here depends on it, as the Fake kernel hides both.
 #pragma once
 
 #include <c10/core/DispatchKeySet.h>

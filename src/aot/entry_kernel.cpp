@@ -1,4 +1,5 @@
-// The first kernel every operator meets while tracing: swaps real tensors for their stand-ins before autograd sees them.
+// The first kernel every operator meets while tracing: swaps real tensors for their stand-ins before autograd sees
+// them.
 #include <torch/library.h>
 
 #include "aot/dispatch_keys.h"
@@ -17,8 +18,8 @@ using c10::IValue;
 using torch::jit::Stack;
 
 // Tensors that are already part of a trace or of another transform (vmap, a dispatch mode), or that carry no data.
-const DispatchKeySet kNotPlain({DispatchKey::Functionalize, kFakeKey, DispatchKey::Python, DispatchKey::FuncTorchBatched,
-                                DispatchKey::FuncTorchGradWrapper});
+const DispatchKeySet kNotPlain({DispatchKey::Functionalize, kFakeKey, DispatchKey::Python,
+                                DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper});
 
 bool is_plain_real(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
@@ -27,7 +28,8 @@ bool is_plain_real(const at::Tensor& tensor) {
 
 bool holds_plain_real(c10::ArrayRef<IValue> args) {
   bool found = false;
-  for (const IValue& arg : args) each_tensor(arg, [&](const at::Tensor& tensor) { found = found || is_plain_real(tensor); });
+  for (const IValue& arg : args)
+    each_tensor(arg, [&](const at::Tensor& tensor) { found = found || is_plain_real(tensor); });
   return found;
 }
 

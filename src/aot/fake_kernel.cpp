@@ -47,7 +47,8 @@ ArgumentSummary summarize(const OpPlan& plan, c10::ArrayRef<IValue> args) {
 }
 
 // True where the call has nothing to do with the trace: torch's own reference computations on meta tensors, a factory
-// that fills its result through a pointer (`torch.tensor(data)` hides Python while it does), operators on real tensors only.
+// that fills its result through a pointer (`torch.tensor(data)` hides Python while it does), operators on real tensors
+// only.
 bool concerns_no_fake(const OpPlan& plan, const ArgumentSummary& sum) {
   if (sum.asked_device && sum.asked_device->is_meta()) return true;
   if (sum.meta || sum.real) return true;
@@ -81,7 +82,8 @@ bool read_constant(const OpPlan& plan, Stack* stack, size_t base) {
 // Wraps one result: an argument that came back is the argument's own fake, anything else a new value of the node.
 class ResultWrapper {
  public:
-  ResultWrapper(Recorder& recorder, Node* node, c10::Device device, const std::vector<std::pair<at::Tensor, at::Tensor>>& metas)
+  ResultWrapper(Recorder& recorder, Node* node, c10::Device device,
+                const std::vector<std::pair<at::Tensor, at::Tensor>>& metas)
       : recorder_(recorder), node_(node), device_(device), metas_(metas) {}
 
   void wrap(IValue& result) {
@@ -236,8 +238,6 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stac
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(_, Fake, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&fake_kernel>());
-}
+TORCH_LIBRARY_IMPL(_, Fake, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&fake_kernel>()); }
 
 }  // namespace firesteel

@@ -14,8 +14,8 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 
 // The VIEW constructor takes the key set as it is; the plain one drops autograd keys under inference mode.
-FakeTensorImpl::FakeTensorImpl(at::Tensor meta, c10::Device device, DispatchKeySet keys, std::shared_ptr<Recorder> recorder,
-                               Value* value)
+FakeTensorImpl::FakeTensorImpl(at::Tensor meta, c10::Device device, DispatchKeySet keys,
+                               std::shared_ptr<Recorder> recorder, Value* value)
     : TensorImpl(TensorImpl::VIEW, c10::Storage(meta.storage()), keys, meta.dtype()),
       meta_(std::move(meta)),
       recorder_(std::move(recorder)),
@@ -74,7 +74,8 @@ FakeTensorImpl* as_fake_inside(const at::Tensor& tensor) {
 }
 
 at::Tensor make_fake(at::Tensor meta, c10::Device device, std::shared_ptr<Recorder> recorder, Value* value) {
-  DispatchKeySet keys = DispatchKeySet(c10::computeDispatchKey(std::nullopt, std::nullopt, device)) | DispatchKeySet(kFakeKey);
+  DispatchKeySet keys =
+      DispatchKeySet(c10::computeDispatchKey(std::nullopt, std::nullopt, device)) | DispatchKeySet(kFakeKey);
   const c10::BackendComponent backend = keys.highestBackendKey();
   keys = keys | c10::getAutocastRelatedKeySetFromBackend(backend);
   if (!meta.is_inference()) {

@@ -14,7 +14,8 @@ class Recorder;
 // its device is the real one. It keeps its recorder alive, so that using it after the trace can be explained.
 class FakeTensorImpl final : public c10::TensorImpl {
  public:
-  FakeTensorImpl(at::Tensor meta, c10::Device device, c10::DispatchKeySet keys, std::shared_ptr<Recorder> recorder, Value* value);
+  FakeTensorImpl(at::Tensor meta, c10::Device device, c10::DispatchKeySet keys, std::shared_ptr<Recorder> recorder,
+                 Value* value);
 
   const at::Tensor& meta() const { return meta_; }
   Value* value() const { return value_; }
@@ -29,8 +30,10 @@ class FakeTensorImpl final : public c10::TensorImpl {
   // Takes over sizes, strides and storage after the meta tensor was changed in place.
   void refresh();
 
-  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version, bool allow_change) const override;
-  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version, bool allow_change) const override;
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                         bool allow_change) const override;
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                         bool allow_change) const override;
   void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) override;
 
  private:

@@ -8,8 +8,11 @@
 #include <ATen/ops/_native_batch_norm_legit.h>
 #include <ATen/ops/clone.h>
 #include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/one_hot_ops.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
+#include "aot/dispatch_keys.h"
 #include "aot/ivalue_tensors.h"
 
 namespace firesteel {
@@ -32,7 +35,8 @@ void write_back(const at::Tensor& wrapper, const at::Tensor& value) {
 }
 
 // native_batch_norm's schema does not say that it updates the running statistics in training.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& input,
+                                                          const std::optional<at::Tensor>& weight,
                                                           const std::optional<at::Tensor>& bias,
                                                           const std::optional<at::Tensor>& running_mean,
                                                           const std::optional<at::Tensor>& running_var, bool training,
@@ -62,7 +66,8 @@ void custom_op_on_copies(const c10::OperatorHandle& op, c10::DispatchKeySet, Sta
   const size_t base = stack->size() - plan.argument_count;
   std::vector<std::pair<at::Tensor, at::Tensor>> written;  // wrapper → copy
   for (size_t i = 0; i < plan.argument_count; ++i) {
-    const bool writes = std::find(plan.written_arguments.begin(), plan.written_arguments.end(), i) != plan.written_arguments.end();
+    const bool writes =
+        std::find(plan.written_arguments.begin(), plan.written_arguments.end(), i) != plan.written_arguments.end();
     map_tensors((*stack)[base + i], [&](const at::Tensor& tensor) -> at::Tensor {
       if (!functional::isFunctionalTensor(tensor)) return tensor;
       at::Tensor value = *unwrap(tensor);
@@ -98,9 +103,27 @@ void functionalize_custom_op(const OpPlan& plan) {
   std::lock_guard lock(mutex);
   if (!known.insert(plan.op).second || plan.op.hasKernelForDispatchKey(c10::DispatchKey::Functionalize)) return;
   registrations.push_back(c10::Dispatcher::singleton().registerImpl(
-      plan.op.operator_name(), c10::DispatchKey::Functionalize, c10::KernelFunction::makeFromBoxedFunction<&custom_op_on_copies>(),
-      std::nullopt, nullptr, "firesteel"));
+      plan.op.operator_name(), c10::DispatchKey::Functionalize,
+      c10::KernelFunction::makeFromBoxedFunction<&custom_op_on_copies>(), std::nullopt, nullptr, "firesteel"));
 }
+
+namespace {
+
+// one_hot looks at the data to check it. With the number of classes given, scatter says the same where a class is too
+// large.
+at::Tensor one_hot(c10::DispatchKeySet keys, const at::Tensor& self, int64_t num_classes) {
+  if (num_classes < 1 || self.numel() == 0 || self.scalar_type() != at::kLong) {
+    return at::_ops::one_hot::redispatch(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kEntryKey), self,
+                                         num_classes);
+  }
+  std::vector<int64_t> sizes = self.sizes().vec();
+  sizes.push_back(num_classes);
+  return at::zeros(sizes, self.options()).scatter(-1, self.unsqueeze(-1), 1);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, DeferredInit, library) { library.impl("one_hot", TORCH_FN(one_hot)); }
 
 TORCH_LIBRARY_IMPL(aten, Functionalize, library) { library.impl("native_batch_norm", TORCH_FN(batch_norm)); }
 

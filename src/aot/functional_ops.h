@@ -1,4 +1,4 @@
-// Functionalization where torch's own has none: batch norm's hidden writes, and custom operators that write.
+// Operators that need another form while tracing: hidden writes, custom operators that write, checks that read data.
 #pragma once
 
 #include "aot/op_plan.h"

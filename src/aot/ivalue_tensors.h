@@ -31,7 +31,8 @@ void map_tensors(c10::IValue& value, F&& map) {
     if (value.toTensor().defined()) value = map(value.toTensor());
   } else if (value.isTensorList()) {
     c10::List<at::Tensor> mapped;
-    for (const at::Tensor& tensor : value.toTensorVector()) mapped.push_back(tensor.defined() ? at::Tensor(map(tensor)) : tensor);
+    for (const at::Tensor& tensor : value.toTensorVector())
+      mapped.push_back(tensor.defined() ? at::Tensor(map(tensor)) : tensor);
     value = std::move(mapped);
   } else if (value.isOptionalTensorList()) {
     c10::List<std::optional<at::Tensor>> mapped;

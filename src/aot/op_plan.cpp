@@ -81,7 +81,8 @@ OpPlan::OpPlan(const c10::OperatorHandle& handle) : op(handle) {
   const bool is_aten = name.compare(0, 6, "aten::") == 0;
   composite_explicit = is_aten && op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) &&
                        !op.hasKernelForDispatchKey(DispatchKey::CPU);
-  has_any_meta = is_aten ? op.hasComputedKernelForDispatchKey(DispatchKey::Meta) : op.hasKernelForDispatchKey(DispatchKey::Meta);
+  has_any_meta =
+      is_aten ? op.hasComputedKernelForDispatchKey(DispatchKey::Meta) : op.hasKernelForDispatchKey(DispatchKey::Meta);
   data_dependent = has_tag(op, at::Tag::data_dependent_output) || has_tag(op, at::Tag::dynamic_output_shape);
   is_random = has_tag(op, at::Tag::nondeterministic_seeded);
   is_lift = name == "aten::lift_fresh" || name == "aten::lift_fresh_copy" || name == "aten::lift";

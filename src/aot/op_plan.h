@@ -22,15 +22,17 @@ struct OpPlan {
   std::optional<c10::KernelFunction> cpp_meta;
   // A kernel for all devices that can run on meta tensors (only where the CPU has no kernel of its own).
   bool composite_explicit = false;
-  bool composite_implicit = false;   // decomposes into other operators
-  bool has_any_meta = false;         // C++ or Python
-  bool data_dependent = false;       // reads data, or the shape of its result depends on data
+  bool composite_implicit = false;  // decomposes into other operators
+  bool has_any_meta = false;        // C++ or Python
+  bool data_dependent = false;      // reads data, or the shape of its result depends on data
   // Where that is so for some calls only (an index that is a mask): whether it is for this one.
   bool (*depends_for)(c10::ArrayRef<c10::IValue> args) = nullptr;
-  bool is_lift = false;              // lift_fresh and relatives: a constant enters
+  bool is_lift = false;  // lift_fresh and relatives: a constant enters
   bool is_random = false;
   bool is_mutable = false;
-  bool depends_on_data(c10::ArrayRef<c10::IValue> args) const { return data_dependent && (!depends_for || depends_for(args)); }
+  bool depends_on_data(c10::ArrayRef<c10::IValue> args) const {
+    return data_dependent && (!depends_for || depends_for(args));
+  }
 
   int device_argument = -1;
   c10::SmallVector<uint8_t, 4> written_arguments;

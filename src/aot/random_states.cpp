@@ -36,7 +36,9 @@ std::string state_bytes(at::Generator generator) {
   return bytes;
 }
 
-std::string draw_key(const std::string& state, const c10::OperatorHandle& op) { return state + toString(op.operator_name()); }
+std::string draw_key(const std::string& state, const c10::OperatorHandle& op) {
+  return state + toString(op.operator_name());
+}
 
 void set_generator_state(const at::Tensor& state, std::optional<at::Generator> generator) {
   at::Generator target = generator ? *generator : at::detail::getDefaultCPUGenerator();
@@ -53,7 +55,8 @@ at::Tensor state_of(at::Generator generator) {
 }
 
 const c10::OperatorHandle& set_generator_state_op() {
-  static const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow("firesteel::set_generator_state", "");
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("firesteel::set_generator_state", "");
   return op;
 }
 
@@ -68,7 +71,9 @@ RandomStates::Track& RandomStates::track_of(at::Generator generator) {
 
 void RandomStates::start() { track_of(at::detail::getDefaultCPUGenerator()); }
 
-bool RandomStates::was_seeded(at::Generator generator) { return track_of(generator).known.emplace(state_bytes(generator), true).second; }
+bool RandomStates::was_seeded(at::Generator generator) {
+  return track_of(generator).known.emplace(state_bytes(generator), true).second;
+}
 
 std::vector<at::Generator> RandomStates::generators() const {
   std::vector<at::Generator> result;

@@ -21,7 +21,8 @@ class RandomStates {
   RandomStates() = default;
   RandomStates(const RandomStates&) = delete;
 
-  // True where the generator is in a state that no recorded draw led to: the function has seeded it. Asked once a seeding.
+  // True where the generator is in a state that no recorded draw led to: the function has seeded it. Asked once a
+  // seeding.
   bool was_seeded(at::Generator generator);
   // The node that drew from this very state before with the same operator, or null: then record, and call `advance`.
   Node* repeated_draw(const at::Generator& generator, const c10::OperatorHandle& op);

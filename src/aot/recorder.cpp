@@ -25,7 +25,9 @@ std::atomic<SourceProvider> g_source_provider{nullptr};
 // Hands gradients on unchanged. An input that is no leaf outside must not be one inside either: writing to a leaf that
 // requires grad is an error, writing to another tensor is not.
 struct PassGradient : torch::autograd::Node {
-  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override { return std::move(gradients); }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    return std::move(gradients);
+  }
   std::string name() const override { return "FiresteelInput"; }
 };
 
@@ -35,8 +37,8 @@ bool spans(const at::Tensor& outer, const at::Tensor& inner) {
     for (int64_t d = 0; d < t.dim(); ++d) end += (t.size(d) - 1) * t.stride(d);
     return end;
   };
-  return outer.numel() > 0 && inner.numel() > 0 && outer.scalar_type() == inner.scalar_type() && outer.is_contiguous() &&
-         outer.storage_offset() <= inner.storage_offset() && last(inner) <= last(outer);
+  return outer.numel() > 0 && inner.numel() > 0 && outer.scalar_type() == inner.scalar_type() &&
+         outer.is_contiguous() && outer.storage_offset() <= inner.storage_offset() && last(inner) <= last(outer);
 }
 
 }  // namespace
@@ -106,13 +108,15 @@ at::Tensor Recorder::stand_in(const at::Tensor& real, InputRole role) {
   for (const at::Tensor& born : born_) {
     if (born.is_alias_of(real)) return fresh_constant(real);
   }
-  const c10::StorageImpl* storage = real.unsafeGetTensorImpl()->has_storage() ? real.storage().unsafeGetStorageImpl() : nullptr;
+  const c10::StorageImpl* storage =
+      real.unsafeGetTensorImpl()->has_storage() ? real.storage().unsafeGetStorageImpl() : nullptr;
   auto same_storage = storage && storage->nbytes() > 0 ? by_storage_.find(storage) : by_storage_.end();
   if (same_storage != by_storage_.end()) {
-    // Memory shared with a tensor seen before: a view of its stand-in, so that a write to one is seen through the other.
-    // Where gradients are taken both stay inputs of their own; a write is then refused at the end of the trace.
+    // Memory shared with a tensor seen before: a view of its stand-in, so that a write to one is seen through the
+    // other. Where gradients are taken both stay inputs of their own; a write is then refused at the end of the trace.
     const StandIn base = stand_ins_[same_storage->second];
-    if (!real.requires_grad() && !base.real.requires_grad() && spans(base.real, real)) return add_view(real, base, role);
+    if (!real.requires_grad() && !base.real.requires_grad() && spans(base.real, real))
+      return add_view(real, base, role);
   }
   at::Tensor result = make_stand_in(real, role);
   if (storage) by_storage_.emplace(storage, stand_ins_.size() - 1);
@@ -132,8 +136,10 @@ at::Tensor Recorder::add_view(const at::Tensor& real, const StandIn& base, Input
 
 std::string Recorder::forbidden_write(const StandIn& written) const {
   for (const StandIn& other : stand_ins_) {
-    if (other.is_view || other.real.is_same(written.real) || !other.real.has_storage() || !written.real.has_storage()) continue;
-    if (!other.real.is_alias_of(written.real) || at::get_overlap_status(other.real, written.real) == at::MemOverlapStatus::No) {
+    if (other.is_view || other.real.is_same(written.real) || !other.real.has_storage() || !written.real.has_storage())
+      continue;
+    if (!other.real.is_alias_of(written.real) ||
+        at::get_overlap_status(other.real, written.real) == at::MemOverlapStatus::No) {
       continue;
     }
     return fmt::format("a tensor of type {} is changed in place, and another one of type {} shares its memory{}",
@@ -225,7 +231,8 @@ void Recorder::fail_data_dependent(const std::string& op) {
   data_dependent_failure_ = fmt::format(
       "the traced function reads a tensor's data, or makes a tensor whose size depends on data ({}){}\n"
       "  a graph holds for all values of its inputs, so it cannot depend on one\n"
-      "  try: torch.where instead of a Python branch, a mask instead of an index, or keep this part out of the traced function",
+      "  try: torch.where instead of a Python branch, a mask instead of an index, or keep this part out of the traced "
+      "function",
       op, where);
   detail::raise<DataDependentError>(data_dependent_failure_);
 }
@@ -250,7 +257,8 @@ RecorderScope::~RecorderScope() {
   t_current = outer_;
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(reapply_views_);
   // Casts of stand-ins that autocast has kept must not outlive the trace.
-  if (at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA)) at::autocast::clear_cache();
+  if (at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA))
+    at::autocast::clear_cache();
 }
 
 bool is_tracing() { return t_current != nullptr; }

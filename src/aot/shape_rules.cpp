@@ -29,9 +29,7 @@ at::Tensor meta_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::Scala
   return at::detail::empty_strided_meta(sizes, strides, dtype);
 }
 
-at::Tensor meta_tensor(at::IntArrayRef sizes, at::ScalarType dtype) {
-  return at::detail::empty_meta(sizes, dtype);
-}
+at::Tensor meta_tensor(at::IntArrayRef sizes, at::ScalarType dtype) { return at::detail::empty_meta(sizes, dtype); }
 
 at::Tensor meta_tensor(at::IntArrayRef sizes, at::ScalarType dtype, at::MemoryFormat format) {
   return at::detail::empty_meta(sizes, dtype, format);
@@ -43,8 +41,8 @@ at::Tensor meta_preserving(const at::Tensor& like, at::ScalarType dtype) {
 }
 
 at::Tensor meta_view(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
-  at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(),
-                                                             base.dtype());
+  at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()),
+                                                             base.key_set(), base.dtype());
   view.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   return view;
 }

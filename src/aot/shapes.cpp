@@ -122,20 +122,14 @@ std::vector<IValue> infer_shapes(const OpPlan& plan, const std::vector<IValue>& 
     return stack;
   }
   if (plan.composite_explicit &&
-      try_kernel(
-          [&](Stack* s) {
-            call_within(plan, c10::DispatchKey::CompositeExplicitAutograd, device, s);
-          },
-          on_meta, stack)) {
+      try_kernel([&](Stack* s) { call_within(plan, c10::DispatchKey::CompositeExplicitAutograd, device, s); }, on_meta,
+                 stack)) {
     g_counters.cpp_meta.fetch_add(1, std::memory_order_relaxed);
     return stack;
   }
   // Called directly, not dispatched: an inner call would come back here.
-  if (plan.has_any_meta && try_kernel(
-                               [&](Stack* s) {
-                                 call_within(plan, c10::DispatchKey::Meta, device, s);
-                               },
-                               on_meta, stack)) {
+  if (plan.has_any_meta &&
+      try_kernel([&](Stack* s) { call_within(plan, c10::DispatchKey::Meta, device, s); }, on_meta, stack)) {
     count_slow(g_counters.python_meta, plan);
     return stack;
   }
@@ -168,7 +162,8 @@ bool infer_inner_call(const c10::OperatorHandle& op, Stack* stack) {
   // One result counts once: the operators inside a composite one are not recorded.
   std::vector<IValue> results;
   try {
-    results = infer_shapes(plan, std::vector<IValue>(args.begin(), args.end()), args, t_inferring_for.value_or(c10::kCPU));
+    results =
+        infer_shapes(plan, std::vector<IValue>(args.begin(), args.end()), args, t_inferring_for.value_or(c10::kCPU));
   } catch (const c10::NotImplementedError&) {
     return false;
   }
@@ -180,7 +175,8 @@ bool infer_inner_call(const c10::OperatorHandle& op, Stack* stack) {
 
 TraceCounters trace_counters() {
   std::lock_guard lock(g_slow_mutex);
-  return {g_counters.recorded, g_counters.rule, g_counters.cpp_meta, g_counters.python_meta, g_counters.zero_run, g_slow};
+  return {g_counters.recorded,    g_counters.rule,     g_counters.cpp_meta,
+          g_counters.python_meta, g_counters.zero_run, g_slow};
 }
 
 void reset_trace_counters() {

@@ -59,7 +59,8 @@ class Tracing {
     recorder_->random_states.start();
     for (const at::Tensor& input : inputs) {
       FS_REQUIRE(input.defined(), TraceError, "an undefined tensor cannot be traced");
-      FS_REQUIRE(!is_traced_tensor(input), TraceError, "a tensor that is being traced cannot be an input of another trace");
+      FS_REQUIRE(!is_traced_tensor(input), TraceError,
+                 "a tensor that is being traced cannot be an input of another trace");
     }
   }
   ~Tracing() {
@@ -120,7 +121,8 @@ class Tracing {
     // By index: reading a stand-in's value may add none, but an error path must not hold references.
     for (size_t i = 0; i < recorder_->stand_ins().size(); ++i) add_write(i);
     for (size_t i = 0; i < result_.result_count; ++i) relate_to_other_results(i);
-    for (const at::Tensor& output : outputs_) graph.outputs.emplace_back(output.defined() ? Arg(value_of(output)) : Arg());
+    for (const at::Tensor& output : outputs_)
+      graph.outputs.emplace_back(output.defined() ? Arg(value_of(output)) : Arg());
     graph.output_aliases.resize(outputs_.size());
     result_.joint.forward_outputs = outputs_.size();
   }
@@ -179,7 +181,8 @@ class Tracing {
   void add_write(size_t index) {
     const Recorder::StandIn entry = recorder_->stand_ins()[index];
     auto* wrapper = functional::unsafeGetFunctionalWrapper(entry.functional);
-    FS_REQUIRE(!entry.functional.is_leaf() || entry.functional.requires_grad() == entry.real.requires_grad(), MutationError,
+    FS_REQUIRE(!entry.functional.is_leaf() || entry.functional.requires_grad() == entry.real.requires_grad(),
+               MutationError,
                "the traced function changes requires_grad of one of its inputs\n  try: set it before the call");
     FS_REQUIRE(!entry.functional.is_leaf() || !entry.functional.grad().defined(), MutationError,
                "the traced function calls backward(), which would set .grad of a tensor outside\n"
@@ -200,7 +203,8 @@ class Tracing {
     mutation.input = entry.value;
     mutation.updated = now;
     mutation.metadata_only = metadata;
-    mutation.under_no_grad = wrapper->are_all_mutations_under_no_grad_or_inference_mode() || !entry.functional.requires_grad();
+    mutation.under_no_grad =
+        wrapper->are_all_mutations_under_no_grad_or_inference_mode() || !entry.functional.requires_grad();
     recorder_->graph.mutations.push_back(mutation);
     outputs_.push_back(entry.functional);
   }
@@ -232,7 +236,8 @@ class Tracing {
     torch::autograd::variable_list roots, tangents, leaves;
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const at::Tensor& output = outputs_[i];
-      if (!output.defined() || graph.output_aliases[i].kind != OutputAlias::Kind::Fresh || !can_have_gradient(output)) continue;
+      if (!output.defined() || graph.output_aliases[i].kind != OutputAlias::Kind::Fresh || !can_have_gradient(output))
+        continue;
       roots.push_back(output);
       tangents.push_back(tangent_for(output));
       result_.tangent_outputs.push_back(static_cast<int32_t>(i));
@@ -259,7 +264,8 @@ class Tracing {
     options_.run_backward ? options_.run_backward(backward) : backward();
     for (size_t i = 0; i < gradients.size(); ++i) {
       at::Tensor& gradient = gradients[i];
-      if (gradient.defined() && !is_traced_tensor(gradient)) gradient = recorder_->stand_in(gradient, InputRole::Captured);
+      if (gradient.defined() && !is_traced_tensor(gradient))
+        gradient = recorder_->stand_in(gradient, InputRole::Captured);
       graph.outputs.emplace_back(gradient.defined() ? Arg(value_of(gradient)) : Arg());
       result_.gradient_inputs.push_back(inputs[i]);
     }

@@ -18,9 +18,9 @@ struct FunctionResult {
 using FlatFunction = std::function<FunctionResult(const std::vector<at::Tensor>& inputs)>;
 
 struct TraceOptions {
-  bool grad = false;          // also run the backward and record it
+  bool grad = false;  // also run the backward and record it
   std::string name = "graph";
-  Tree input_tree;            // kept in the graph for printing and for nested calls
+  Tree input_tree;  // kept in the graph for printing and for nested calls
   // Runs the autograd engine's work; the Python layer releases the GIL around it. Null: just run it.
   std::function<void(const std::function<void()>&)> run_backward;
 };
@@ -55,7 +55,8 @@ struct Trace {
   AmbientState ambient;
   size_t result_count = 0;
   Tree result_tree;
-  // For each gradient output of the joint graph: the graph input it belongs to; and for each tangent: the forward output.
+  // For each gradient output of the joint graph: the graph input it belongs to; and for each tangent: the forward
+  // output.
   std::vector<int32_t> gradient_inputs;
   std::vector<int32_t> tangent_outputs;
   std::vector<bool> result_requires_grad;
@@ -64,12 +65,14 @@ struct Trace {
 
 // Inputs are real tensors; they are read for their metadata and never changed. Throws a TraceError (data_dependent, …)
 // with the user's line, or whatever the function threw.
-FIRESTEEL_API Trace trace(const FlatFunction& function, const std::vector<at::Tensor>& inputs, const TraceOptions& options = {});
+FIRESTEEL_API Trace trace(const FlatFunction& function, const std::vector<at::Tensor>& inputs,
+                          const TraceOptions& options = {});
 
 // True while this thread traces: what `is_compiling()` answers.
 FIRESTEEL_API bool is_tracing();
 
-// What stands for a real tensor in the trace that runs on this thread; one that is no argument becomes a captured input.
+// What stands for a real tensor in the trace that runs on this thread; one that is no argument becomes a captured
+// input.
 FIRESTEEL_API at::Tensor stand_in_for(const at::Tensor& real);
 
 // True for tensors that stand for a value of a trace, running or ended.

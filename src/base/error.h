@@ -16,7 +16,8 @@ FIRESTEEL_API void set_thrower(Thrower thrower);
 
 namespace detail {
 FIRESTEEL_API Thrower current_thrower();
-[[noreturn]] FIRESTEEL_API void raise_internal(const char* file, int line, const char* condition, const std::string& message);
+[[noreturn]] FIRESTEEL_API void raise_internal(const char* file, int line, const char* condition,
+                                               const std::string& message);
 
 template <class E>
 [[noreturn]] __attribute__((cold, noinline)) void raise(std::string message) {
@@ -28,16 +29,16 @@ template <class E>
 
 // FS_RAISE(DataDependentError, "…{}", x): the user's mistake.
 #define FS_RAISE(Type, ...) ::firesteel::detail::raise<::firesteel::Type>(::fmt::format(__VA_ARGS__))
-#define FS_REQUIRE(cond, Type, ...)              \
-  do {                                           \
+#define FS_REQUIRE(cond, Type, ...)                                \
+  do {                                                             \
     if (__builtin_expect(!(cond), 0)) FS_RAISE(Type, __VA_ARGS__); \
   } while (0)
 
 // FS_CHECK(cond, "…{}", x): our mistake, an invariant that does not hold.
-#define FS_CHECK(cond, ...)                                                                               \
-  do {                                                                                                    \
-    if (__builtin_expect(!(cond), 0))                                                                     \
-      ::firesteel::detail::raise_internal(__FILE__, __LINE__, #cond, ::fmt::format("" __VA_ARGS__));       \
+#define FS_CHECK(cond, ...)                                                                          \
+  do {                                                                                               \
+    if (__builtin_expect(!(cond), 0))                                                                \
+      ::firesteel::detail::raise_internal(__FILE__, __LINE__, #cond, ::fmt::format("" __VA_ARGS__)); \
   } while (0)
 
 }  // namespace firesteel

@@ -54,10 +54,10 @@ struct Value {
 struct FIRESTEEL_API Arg {
   enum class Kind : uint8_t { None, Value, Const, List, Tuple, Dict };
   Kind kind = Kind::None;
-  Value* value = nullptr;            // Value
-  c10::IValue constant;              // Const: bool, int, double, complex, string, device, int list, …; never a tensor
-  std::vector<Arg> items;            // List, Tuple, Dict
-  std::vector<std::string> keys;     // Dict
+  Value* value = nullptr;         // Value
+  c10::IValue constant;           // Const: bool, int, double, complex, string, device, int list, …; never a tensor
+  std::vector<Arg> items;         // List, Tuple, Dict
+  std::vector<std::string> keys;  // Dict
 
   Arg() = default;
   Arg(Value* v) : kind(Kind::Value), value(v) {}  // NOLINT
@@ -130,6 +130,8 @@ enum class InputRole : uint8_t {
 #undef X
 };
 
+FIRESTEEL_API const char* role_text(InputRole role);
+
 struct Input {
   std::unique_ptr<Value> value;
   InputRole role = InputRole::Argument;
@@ -140,8 +142,8 @@ struct Input {
 struct Mutation {
   Value* input = nullptr;
   Value* updated = nullptr;
-  bool under_no_grad = false;   // all writes happened where autograd was off
-  bool metadata_only = false;   // only sizes and strides changed (`x.t_()`): `updated` is a view of the input
+  bool under_no_grad = false;  // all writes happened where autograd was off
+  bool metadata_only = false;  // only sizes and strides changed (`x.t_()`): `updated` is a view of the input
 };
 
 // How an output's memory relates to the inputs, as eager would have it.
@@ -188,10 +190,10 @@ FIRESTEEL_API void verify(const Graph& graph);
 
 // Facts of an operator that several passes ask for; computed once and cached.
 struct OpFacts {
-  bool is_view = false;         // some output shares memory with an input (schema alias, no write)
-  bool is_mutable = false;      // writes to an argument
-  bool is_random = false;       // draws from a generator
-  bool is_pure = false;         // no writes, no randomness, no side effect: may be dropped, merged, run again
+  bool is_view = false;     // some output shares memory with an input (schema alias, no write)
+  bool is_mutable = false;  // writes to an argument
+  bool is_random = false;   // draws from a generator
+  bool is_pure = false;     // no writes, no randomness, no side effect: may be dropped, merged, run again
 };
 FIRESTEEL_API const OpFacts& op_facts(const c10::OperatorHandle& op);
 

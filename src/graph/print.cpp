@@ -48,6 +48,8 @@ std::string invented_name(const Node& node) {
   return name.substr(std::min(name.find_first_not_of('_'), name.size()));
 }
 
+}  // namespace
+
 const char* role_text(InputRole role) {
   switch (role) {
 #define X(name, text)   \
@@ -58,8 +60,6 @@ const char* role_text(InputRole role) {
   }
   return "argument";
 }
-
-}  // namespace
 
 ValueNames::ValueNames(const Graph& graph) {
   // Missing parts are passed over: the verifier prints broken graphs.

@@ -48,7 +48,7 @@ struct FIRESTEEL_API Type {
   FIRESTEEL_API friend bool operator==(const Type& a, const Type& b);
 };
 
-FIRESTEEL_API const char* dtype_text(c10::ScalarType dtype);                          // "f32", "bf16", "i64", "bool", "c64", …
+FIRESTEEL_API const char* dtype_text(c10::ScalarType dtype);  // "f32", "bf16", "i64", "bool", "c64", …
 FIRESTEEL_API std::optional<c10::ScalarType> dtype_from_text(std::string_view text);
 
 }  // namespace firesteel

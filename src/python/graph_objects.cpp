@@ -95,17 +95,6 @@ nb::object source_of(const NodeObject& n) {
   return hand_over(std::move(result));
 }
 
-const char* role_text(InputRole role) {
-  switch (role) {
-#define X(name, text)   \
-  case InputRole::name: \
-    return text;
-    FIRESTEEL_INPUT_ROLES(X)
-#undef X
-  }
-  return "";
-}
-
 std::vector<std::string> input_names(const NodeObject& n) {
   std::vector<std::string> names;
   n.node->each_input([&](const Value* value) { names.push_back(n.owner->names(value).substr(1)); });

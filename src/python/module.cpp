@@ -28,7 +28,8 @@ GraphObject make_graph(std::shared_ptr<const TracedFunction> traced) {
 bool take_flag(PyObject* kwargs, const char* name) {
   PyRef asked = PyRef::borrow(PyDict_GetItemString(kwargs, name));
   if (!asked) return false;
-  if (!PyBool_Check(asked.get())) throw nb::type_error(fmt::format("trace(..., {}=…) must be True or False", name).c_str());
+  if (!PyBool_Check(asked.get()))
+    throw nb::type_error(fmt::format("trace(..., {}=…) must be True or False", name).c_str());
   check(PyDict_DelItemString(kwargs, name) == 0);
   return asked.get() == Py_True;
 }
@@ -103,7 +104,8 @@ NB_MODULE(_C, module) {
 
   module.def(
       "trace", &trace_function,
-      nb::sig("def trace(fn: typing.Callable[..., typing.Any], /, *args: object, grad: bool = False, native: bool = False, **kwargs: object) "
+      nb::sig("def trace(fn: typing.Callable[..., typing.Any], /, *args: object, grad: bool = False, native: bool = "
+              "False, **kwargs: object) "
               "-> Graph"),
       "Runs fn on traced stand-ins of its arguments and records it as a graph; with grad=True its backward too.\n"
       "With native=True pointwise operators run in compiled kernels.");

@@ -53,7 +53,8 @@ torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_lis
   auto refusal = make_autograd_node<torch::autograd::Error>(
       "`" + plan_->name + "` is compiled for first derivatives only: its gradients cannot be differentiated again");
   for (at::Tensor& result : results) {
-    if (result.defined() && (result.is_floating_point() || result.is_complex())) torch::autograd::set_history(result, refusal);
+    if (result.defined() && (result.is_floating_point() || result.is_complex()))
+      torch::autograd::set_history(result, refusal);
   }
   return results;
 }

@@ -66,7 +66,8 @@ struct Executable::State {
     const Graph& graph = trace.joint.graph;
     for (size_t i = 0; i < trace.result_count; ++i) {
       const OutputAlias& alias = graph.output_aliases.at(i);
-      const bool is_view = alias.kind == OutputAlias::Kind::ViewOfInput || alias.kind == OutputAlias::Kind::ViewOfOutput;
+      const bool is_view =
+          alias.kind == OutputAlias::Kind::ViewOfInput || alias.kind == OutputAlias::Kind::ViewOfOutput;
       views.emplace_back();
       if (is_view) views.back().emplace(graph.outputs[i].value, base_values(graph, alias));
     }
@@ -75,7 +76,8 @@ struct Executable::State {
     for (const Input& input : parts.backward.inputs) {
       if (input.role == InputRole::Tangent) tangents.push_back(input.value->type);
     }
-    backward = std::make_shared<BackwardPlan>(BackwardPlan{graph.name + "_backward", Program(parts.backward, options), std::move(tangents)});
+    backward = std::make_shared<BackwardPlan>(
+        BackwardPlan{graph.name + "_backward", Program(parts.backward, options), std::move(tangents)});
   }
 
   std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& arguments) const {
@@ -102,7 +104,8 @@ void Executable::State::attach_backward(std::vector<at::Tensor>& outputs, const 
   auto node = make_autograd_node<BackwardNode>(backward);
   torch::autograd::edge_list edges;
   for (int32_t index : trace.gradient_inputs) {
-    edges.push_back(inputs[index].requires_grad() ? torch::autograd::impl::gradient_edge(inputs[index]) : torch::autograd::Edge());
+    edges.push_back(inputs[index].requires_grad() ? torch::autograd::impl::gradient_edge(inputs[index])
+                                                  : torch::autograd::Edge());
   }
   node->set_next_edges(std::move(edges));
   for (int32_t index : trace.tangent_outputs) torch::autograd::set_history(outputs[index], node);
@@ -114,7 +117,8 @@ void Executable::State::attach_backward(std::vector<at::Tensor>& outputs, const 
   }
 }
 
-void Executable::State::apply_writes(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const {
+void Executable::State::apply_writes(const std::vector<at::Tensor>& outputs,
+                                     const std::vector<at::Tensor>& inputs) const {
   for (size_t i = 0; i < trace.joint.graph.mutations.size(); ++i) {
     const Mutation& mutation = trace.joint.graph.mutations[i];
     const at::Tensor& updated = outputs[trace.result_count + i];
@@ -131,7 +135,8 @@ void Executable::State::apply_writes(const std::vector<at::Tensor>& outputs, con
   }
 }
 
-std::vector<at::Tensor> Executable::State::finish(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs) const {
+std::vector<at::Tensor> Executable::State::finish(std::vector<at::Tensor> outputs,
+                                                  const std::vector<at::Tensor>& inputs) const {
   const Graph& graph = trace.joint.graph;
   std::vector<at::Tensor> results(trace.result_count);
   for (size_t i = 0; i < trace.result_count; ++i) {
@@ -187,7 +192,9 @@ std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments
   return state_->finish(std::move(outputs), inputs);
 }
 
-std::string Executable::mismatch(const std::vector<at::Tensor>& inputs) const { return state_->signature.mismatch(inputs); }
+std::string Executable::mismatch(const std::vector<at::Tensor>& inputs) const {
+  return state_->signature.mismatch(inputs);
+}
 const Signature& Executable::signature() const { return state_->signature; }
 const Graph& Executable::joint() const { return state_->trace.joint.graph; }
 const Graph& Executable::forward() const { return state_->parts.forward; }

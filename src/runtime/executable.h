@@ -1,4 +1,5 @@
-// A trace made callable: checks its inputs, runs the graph, applies mutations, rebuilds views, and is one autograd node.
+// A trace made callable: checks its inputs, runs the graph, applies mutations, rebuilds views, and is one autograd
+// node.
 #pragma once
 
 #include <memory>

@@ -11,7 +11,8 @@
 namespace firesteel {
 namespace {
 
-// A Python number where the schema wants a tensor: torch passes it as a 0-dim tensor that does not take part in type promotion.
+// A Python number where the schema wants a tensor: torch passes it as a 0-dim tensor that does not take part in type
+// promotion.
 c10::IValue wrapped_number(const c10::IValue& number) {
   at::Tensor tensor = c10::scalar_to_tensor(number.toScalar());
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -209,8 +210,9 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
       continue;
     }
     std::vector<at::Tensor> list = value.toTensorVector();
-    FS_CHECK(static_cast<int32_t>(list.size()) == instruction.returns[r].list_count, "`{}` gave {} tensors instead of {}",
-             instruction.op->schema().name(), list.size(), instruction.returns[r].list_count);
+    FS_CHECK(static_cast<int32_t>(list.size()) == instruction.returns[r].list_count,
+             "`{}` gave {} tensors instead of {}", instruction.op->schema().name(), list.size(),
+             instruction.returns[r].list_count);
     for (at::Tensor& tensor : list) {
       const int32_t slot = instruction.results[result++];
       if (check_shapes_) check_layout(instruction, result - 1, tensor);
@@ -224,8 +226,8 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
 void Program::check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor) {
   const Type& expected = instruction.expected.at(result);
   if (!tensor.defined() && !expected.is_tensor()) return;
-  FS_CHECK(tensor.defined() == expected.is_tensor(), "`{}`, result {}: recorded as {}", instruction.op->schema().name(), result,
-           expected.str());
+  FS_CHECK(tensor.defined() == expected.is_tensor(), "`{}`, result {}: recorded as {}", instruction.op->schema().name(),
+           result, expected.str());
   // The CPU's embedding_bag sizes its bookkeeping for its own backward as it likes.
   const bool chooses_itself = instruction.op->schema().name().find("aten::_embedding_bag") == 0 && result > 0;
   if (tensor.layout() != at::kStrided || chooses_itself) return;
@@ -235,7 +237,8 @@ void Program::check_layout(const Instruction& instruction, size_t result, const 
            (tensor.size(d) <= 1 || tensor.numel() == 0 || expected.strides[d] == Dim(tensor.stride(d)));
   }
   FS_CHECK(same, "`{}`, result {}: recorded as {}, the kernel gave {}[{}; {}]", instruction.op->schema().name(), result,
-           expected.str(), dtype_text(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "), fmt::join(tensor.strides(), ", "));
+           expected.str(), dtype_text(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "),
+           fmt::join(tensor.strides(), ", "));
 }
 
 std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs) const {

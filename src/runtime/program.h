@@ -11,7 +11,8 @@ namespace firesteel {
 struct ProgramOptions {
   bool native = false;  // fuse pointwise operators into compiled kernels; what has no kernel stays with ATen
   FuseOptions fuse;
-  // Compare every result's layout with the recorded one: finds shape rules that are wrong. FIRESTEEL_CHECK_SHAPES=1 does it too.
+  // Compare every result's layout with the recorded one: finds shape rules that are wrong. FIRESTEEL_CHECK_SHAPES=1
+  // does it too.
   bool check_shapes = false;
 };
 

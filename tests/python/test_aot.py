@@ -134,9 +134,9 @@ def test_views_of_inputs_are_views():
     def function(x):
         return x[1:], x.t(), x.view(-1)[2], x.detach()
 
-    x, = tensors((3, 4))
+    (x,) = tensors((3, 4))
     graph = firesteel.trace(function, x)
-    y, = tensors((3, 4), seed=9)
+    (y,) = tensors((3, 4), seed=9)
     results = graph(y)
     assert_same(results, function(y))
     for result in results:
@@ -164,7 +164,7 @@ def test_outputs_that_share_memory():
         y = x * 2
         return y, y.view(-1), y[0], y
 
-    x, = tensors((3, 4), grad=True)
+    (x,) = tensors((3, 4), grad=True)
     graph = firesteel.trace(function, x, grad=True)
     a, b, c, d = graph(tensors((3, 4), seed=2, grad=True)[0])
     assert a is d and b._base is a and c._base is a
@@ -187,7 +187,7 @@ def test_one_tensor_given_twice():
         x.add_(1)
         return x * y
 
-    a, = tensors((3,))
+    (a,) = tensors((3,))
     graph = firesteel.trace(function, a, a)
     ours, theirs = tensors((3,), seed=2)[0], tensors((3,), seed=2)[0]
     assert_same(graph(ours, ours), function(theirs, theirs))
@@ -202,7 +202,7 @@ def test_inputs_that_share_memory():
         return x + 1, y
 
     def arguments(seed):
-        x, = tensors((4, 4), seed=seed)
+        (x,) = tensors((4, 4), seed=seed)
         return x, x[1:3]
 
     graph = firesteel.trace(function, *arguments(0))
@@ -216,7 +216,7 @@ def test_writing_to_shared_memory_that_needs_grad_is_refused():
         y.mul_(3)
         return x.sum() * y
 
-    x, = tensors((4, 4))
+    (x,) = tensors((4, 4))
     x = x.requires_grad_() * 1
     with pytest.raises(firesteel.MutationError, match="shares its memory"):
         firesteel.trace(function, x, x[1:3], grad=True)
@@ -307,7 +307,7 @@ def test_a_generator_of_ones_own():
         return x + torch.rand(4, generator=generator)
 
     graph = firesteel.trace(function, *tensors((4,)))
-    x, = tensors((4,), seed=2)
+    (x,) = tensors((4,), seed=2)
     generator.manual_seed(11)
     actual = graph(x)
     generator.manual_seed(11)
@@ -344,7 +344,7 @@ def test_detach_inside():
 def test_inference_mode():
     with torch.inference_mode():
         graph = firesteel.trace(lambda x: x.mul(2).view(-1), *tensors((3, 4)))
-        x, = tensors((3, 4), seed=2)
+        (x,) = tensors((3, 4), seed=2)
         result = graph(x)
         assert result.is_inference() and torch.equal(result, x.mul(2).view(-1))
 
@@ -387,7 +387,7 @@ class Scaled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        x, = ctx.saved_tensors
+        (x,) = ctx.saved_tensors
         return gradient * x.cos() * ctx.factor, None  # on purpose not the derivative
 
 
@@ -424,8 +424,8 @@ def test_checkpoint(reentrant):
 
 def test_gradient_of_a_gradient_says_it_cannot():
     graph = firesteel.trace(lambda x: x.sin(), *tensors((3,), grad=True), grad=True)
-    x, = tensors((3,), grad=True)
-    gradient, = torch.autograd.grad(graph(x).sum(), x, create_graph=True)
+    (x,) = tensors((3,), grad=True)
+    (gradient,) = torch.autograd.grad(graph(x).sum(), x, create_graph=True)
     torch.testing.assert_close(gradient.detach(), x.cos().detach())
     with pytest.raises(RuntimeError, match="first derivatives only"):
         gradient.sum().backward()
@@ -434,7 +434,7 @@ def test_gradient_of_a_gradient_says_it_cannot():
 def test_gradients_inside_the_function():
     def function(x):
         y = x * x
-        gradient, = torch.autograd.grad(y.sum(), x, create_graph=True)
+        (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
         return (gradient * x).sum()
 
     check(function, (3,), grad=True)
@@ -442,7 +442,7 @@ def test_gradients_inside_the_function():
 
 def test_backward_twice():
     graph = firesteel.trace(lambda x: (x * x).sum(), *tensors((3,), grad=True), grad=True)
-    x, = tensors((3,), seed=2, grad=True)
+    (x,) = tensors((3,), seed=2, grad=True)
     loss = graph(x)
     loss.backward(retain_graph=True)
     loss.backward(retain_graph=True)
@@ -468,7 +468,7 @@ def test_write_after_the_call_is_noticed_by_backward():
 def test_parameters_found_inside_get_gradients():
     weight = torch.randn(4, requires_grad=True)
     graph = firesteel.trace(lambda x: (x * weight).sum(), *tensors((4,)), grad=True)
-    x, = tensors((4,), seed=2)
+    (x,) = tensors((4,), seed=2)
     graph(x).backward()
     assert torch.equal(weight.grad, x)
     assert len(graph.captured) == 1 and graph.captured[0] is weight
@@ -493,9 +493,36 @@ def test_complex():
 def test_integers_and_booleans():
     def function(x):
         index = (x * 10).to(torch.int64)
-        return index.clamp(0, 3), (index > 2) & (index % 2 == 0), index.to(torch.uint8), index // 3, index.bitwise_xor(5)
+        return (
+            index.clamp(0, 3),
+            (index > 2) & (index % 2 == 0),
+            index.to(torch.uint8),
+            index // 3,
+            index.bitwise_xor(5),
+        )
 
     check(function, (3, 4))
+
+
+def test_one_hot():
+    def function(x):
+        classes = (x.abs() * 3).to(torch.int64).clamp(max=3)
+        return F.one_hot(classes, 4) * x.unsqueeze(-1)
+
+    check(function, (3, 4), grad=True)
+    graph = firesteel.trace(lambda i: F.one_hot(i, 4), torch.tensor([1, 2]))
+    with pytest.raises(RuntimeError):
+        graph(torch.tensor([1, 4]))
+
+
+def test_indexing():
+    def function(x):
+        rows = x.argmax(0).clamp(max=2)
+        y = x[rows] + x[:, torch.tensor([3, 0, 1])].sum()
+        y[rows[:1]] = 0
+        return y, x.gather(1, rows.unsqueeze(0).expand(3, -1))
+
+    check(function, (3, 4), grad=True)
 
 
 def test_constants_made_inside():

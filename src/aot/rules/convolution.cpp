@@ -14,11 +14,14 @@ std::vector<int64_t> spatial(const c10::IValue& value, int64_t count) {
 
 std::vector<int64_t> output_sizes(RuleCall& call, const at::Tensor& input, const at::Tensor& weight) {
   const int64_t dims = weight.dim() - 2;
-  const auto stride = spatial(call.args[3], dims), padding = spatial(call.args[4], dims), dilation = spatial(call.args[5], dims);
+  const auto stride = spatial(call.args[3], dims), padding = spatial(call.args[4], dims),
+             dilation = spatial(call.args[5], dims);
   const bool transposed = call.args[6].toBool();
   const auto output_padding = spatial(call.args[7], dims);
   const int64_t groups = call.args[8].toInt();
-  if (transposed) return at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation, groups);
+  if (transposed)
+    return at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation,
+                                       groups);
   return at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
 }
 

@@ -15,7 +15,8 @@ at::Tensor column_major(at::IntArrayRef sizes, at::ScalarType dtype) {
 
 bool eig(RuleCall& call) {
   const at::Tensor self = call.tensor(0);
-  if (!call.device.is_cpu() || self.dim() < 2 || self.size(-1) != self.size(-2) || !(self.is_floating_point() || self.is_complex())) {
+  if (!call.device.is_cpu() || self.dim() < 2 || self.size(-1) != self.size(-2) ||
+      !(self.is_floating_point() || self.is_complex())) {
     return false;
   }
   const at::ScalarType dtype = c10::toComplexType(self.scalar_type());
@@ -24,7 +25,8 @@ bool eig(RuleCall& call) {
   return true;
 }
 
-// MKL's transform from real to complex: the dimension transformed last is halved where one side is enough, and innermost.
+// MKL's transform from real to complex: the dimension transformed last is halved where one side is enough, and
+// innermost.
 bool fft_real_to_complex(RuleCall& call) {
   const at::Tensor self = call.tensor(0);
   const std::vector<int64_t> dims = call.args[1].toIntVector();

@@ -6,13 +6,15 @@ namespace {
 
 at::ScalarType statistics_dtype(const RuleCall& call, const at::Tensor& input) {
   // The CPU keeps the input's type unless the affine parameters are wider; CUDA accumulates in float.
-  if (!call.device.is_cpu() && (input.scalar_type() == at::kHalf || input.scalar_type() == at::kBFloat16)) return at::kFloat;
+  if (!call.device.is_cpu() && (input.scalar_type() == at::kHalf || input.scalar_type() == at::kBFloat16))
+    return at::kFloat;
   return input.scalar_type();
 }
 
 // Wider affine parameters make the CPU keep its statistics in float.
 at::ScalarType mixed_statistics(const RuleCall& call, const at::Tensor& input, size_t weight) {
-  if (call.device.is_cpu() && call.has_tensor(weight) && call.tensor(weight).scalar_type() != input.scalar_type()) return at::kFloat;
+  if (call.device.is_cpu() && call.has_tensor(weight) && call.tensor(weight).scalar_type() != input.scalar_type())
+    return at::kFloat;
   return statistics_dtype(call, input);
 }
 

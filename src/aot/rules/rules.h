@@ -5,7 +5,8 @@
 
 namespace firesteel {
 
-#define FIRESTEEL_RULE_GROUPS(X) X(attention) X(convolution) X(factory) X(indexing) X(linear_algebra) X(normalization) X(pointwise) X(pooling)
+#define FIRESTEEL_RULE_GROUPS(X) \
+  X(attention) X(convolution) X(factory) X(indexing) X(linear_algebra) X(normalization) X(pointwise) X(pooling)
 
 #define X(group) c10::ArrayRef<ShapeRuleEntry> group##_rules();
 FIRESTEEL_RULE_GROUPS(X)

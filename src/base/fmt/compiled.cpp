@@ -1,4 +1,5 @@
-// fmt's out-of-line half, compiled once. Torch ships fmt's headers alone; used header-only, they cost each source two seconds.
+// fmt's out-of-line half, compiled once. Torch ships fmt's headers alone; used header-only, they cost each source two
+// seconds.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -88,7 +88,9 @@ def same(a, b, tolerance=None):
         if x.dtype == torch.complex32:
             x, y = x.to(torch.complex64), y.to(torch.complex64)
         if tolerance is None:
-            equal = torch.equal(torch.nan_to_num(x), torch.nan_to_num(y)) if x.is_floating_point() else torch.equal(x, y)
+            equal = (
+                torch.equal(torch.nan_to_num(x), torch.nan_to_num(y)) if x.is_floating_point() else torch.equal(x, y)
+            )
             if not equal and not torch.allclose(x, y, rtol=1e-5, atol=1e-6, equal_nan=True):
                 return "values differ"
         elif not torch.allclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True):

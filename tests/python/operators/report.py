@@ -5,7 +5,7 @@ import collections
 import pathlib
 
 from gaps import FORWARD, GRADIENT
-from opinfo_replay import check, float32_operators, operator_name
+from opinfo_replay import check, float32_operators
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs" / "operators.md"
 
