@@ -1,8 +1,8 @@
 """Time per call of fused pointwise functions: Firesteel's native kernels, eager, and torch.compile (Inductor).
 
 All three get the same inputs, forward only, under no_grad. Results are compared first, one untimed run of each; then
-the three alternate and the minimum of each counts. The last columns say how long each took to its first result (a second
-compilation of the same kernel may be shared) and how many operators ran in kernels and by ATen.
+the three alternate and the minimum of each counts. The last columns say how long each took to its first result (a
+second compilation of the same kernel may be shared) and how many operators ran in kernels and by ATen.
 """
 
 import argparse

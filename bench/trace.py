@@ -107,7 +107,8 @@ def compare(name, build, rounds):
         their_times.append(timed(theirs))
     ratio = min(their_times) / min(our_times)
     print(
-        f"{name:10} firesteel {min(our_times) * 1e3:8.1f} ms ({nodes} nodes)   make_fx {min(their_times) * 1e3:8.1f} ms "
+        f"{name:10} firesteel {min(our_times) * 1e3:8.1f} ms ({nodes} nodes)   "
+        f"make_fx {min(their_times) * 1e3:8.1f} ms "
         f"({their_nodes} nodes)   {ratio:5.1f}x faster"
     )
     print(f"{'':10} shapes from: {counters}")

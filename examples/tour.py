@@ -158,7 +158,10 @@ def native_code():
     firesteel.reset_native_counters()
     difference = (graph(*inputs) - F.gelu(inputs[0] + inputs[1]) * 2).abs().max()
     counts = firesteel.native_counters()
-    return f"{counts['native_ops']} operators in {counts['kernels_run']} kernel; largest difference from eager: {difference:.1e}"
+    return (
+        f"{counts['native_ops']} operators in {counts['kernels_run']} kernel; "
+        f"largest difference from eager: {difference:.1e}"
+    )
 
 
 def main():
