@@ -20,11 +20,11 @@ build: setup ## build libfiresteel and the Python module
 run: build ## take the guided tour
 	@.venv/bin/python examples/tour.py
 
-test: setup ## build and run all tests but the long sweeps
+test: setup ## build and run the C++ and the Python tests
 	@scripts/build.sh release
 	@scripts/test.sh
 
-test-full: setup ## as test, with the long sweeps and the sanitizers
+test-full: setup ## as test, with a wheel built and tried, and the sanitizers
 	@scripts/build.sh release
 	@FIRESTEEL_FULL=1 scripts/test.sh
 
