@@ -2,9 +2,12 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/cpython/frame_shim.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -32,6 +35,17 @@ const Source* pinned(Capture& capture, PyTypeObject* type, PyObject* name, PyObj
 }
 
 PyRef bind(PyObject* function, PyObject* self) { return checked(PyMethod_New(function, self)); }
+
+PyRef get_item_of_tuple(Capture& capture, PyObject* tuple, Py_ssize_t index) {
+  if (index >= PyTuple_GET_SIZE(tuple)) {
+    PyErr_SetString(PyExc_IndexError, "tuple index out of range");
+    python::throw_python_error();
+  }
+  PyObject* value = PyTuple_GET_ITEM(tuple, index);
+  const Source* source = capture.source_of(tuple);
+  if (!source) return capture.adopt(PyRef::borrow(value));
+  return capture.admit(value, capture.sources.item(source, static_cast<int64_t>(index)));
+}
 
 PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
   switch (tensor_attribute_kind(name)) {
@@ -89,41 +103,145 @@ PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name
   return capture.admit(value, capture.sources.item(in, name));
 }
 
-PyRef class_object_attribute(Capture& capture, PyObject* object, PyObject* name) {
-  const std::string_view text = python::text_of(name);
-  if (text == "__name__" || text == "__qualname__") return checked(PyObject_GetAttr(object, name));
-  if (_PyType_Lookup(Py_TYPE(object), name)) capture.stop(BreakReason::Attribute, spelled(object, name));
-  PyTypeObject* type = as_type(object);
-  PyObject* found = class_attribute(capture, type, name);
-  if (!found) return {};
-  const Source* source = pinned(capture, type, name, found);
-  if (PyFunction_Check(found) || Py_IS_TYPE(found, &PyMethodDescr_Type)) return capture.admit(found, source);
-  if (Py_IS_TYPE(found, &PyStaticMethod_Type)) {
-    PyRef function = checked(PyObject_GetAttrString(found, "__func__"));
-    return capture.admit(function.get(), pinned(capture, type, name, function.get()));
+// What the descriptor of a class gives for an object (null: for the class itself), followed where it is Python.
+// Empty: it gives nothing that can be followed.
+PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject* name, PyObject* found) {
+  const Source* at = pinned(capture, type, name, found);
+  if (PyFunction_Check(found) || is_own_callable(found)) {
+    capture.admit(found, at);
+    return object ? bind(found, object) : PyRef::borrow(found);
   }
-  if (Py_TYPE(found)->tp_descr_get) capture.stop(BreakReason::Attribute, spelled(object, name));
-  return capture.admit(found, source);
-}
-
-// A descriptor of the class that goes before the instance's own dict.
-PyRef data_descriptor(Capture& capture, PyObject* object, PyObject* name, PyObject* found) {
+  if (Py_IS_TYPE(found, &PyStaticMethod_Type) || Py_IS_TYPE(found, &PyClassMethod_Type)) {
+    PyRef function = checked(PyObject_GetAttrString(found, "__func__"));
+    PyRef read = capture.admit(function.get(), pinned(capture, type, name, function.get()));
+    if (Py_IS_TYPE(found, &PyStaticMethod_Type)) return read;
+    return bind(function.get(), reinterpret_cast<PyObject*>(type));
+  }
   if (Py_IS_TYPE(found, &PyProperty_Type)) {
+    if (!object) return capture.admit(found, at);
     PyRef getter = checked(PyObject_GetAttrString(found, "fget"));
-    if (!PyFunction_Check(getter.get())) capture.stop(BreakReason::Attribute, spelled(object, name));
-    capture.admit(getter.get(), pinned(capture, Py_TYPE(object), name, getter.get()));
+    if (getter.get() == Py_None) {
+      PyErr_Format(PyExc_AttributeError, "property '%U' of '%s' object has no getter", name, type->tp_name);
+      python::throw_python_error();
+    }
+    capture.admit(getter.get(), pinned(capture, type, name, getter.get()));
     CallArgs args;
     args.values.push_back(PyRef::borrow(object));
     return call(capture, getter.get(), std::move(args));
   }
-  if (Py_IS_TYPE(found, &PyMemberDescr_Type) &&
-      reinterpret_cast<PyMemberDescrObject*>(found)->d_member->type == T_OBJECT_EX) {
-    const Source* source = capture.sources.step(capture.need_source(object), AccessKind::Member, found);
-    PyObject* value = guards::follow(AccessKind::Member, object, found, 0);
-    if (!value) return {};
-    return capture.admit(value, source);
+  // Methods of C classes, bound by C code: what they do is looked at when they are called.
+  if (Py_IS_TYPE(found, &PyMethodDescr_Type) || Py_IS_TYPE(found, &PyWrapperDescr_Type) ||
+      Py_IS_TYPE(found, &PyClassMethodDescr_Type) || PyCFunction_Check(found)) {
+    if (!Py_TYPE(found)->tp_descr_get) return capture.admit(found, at);
+    return checked(Py_TYPE(found)->tp_descr_get(found, object, reinterpret_cast<PyObject*>(type)));
   }
-  if (python::text_of(name) == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  if (!Py_TYPE(found)->tp_descr_get) return capture.admit(found, at);
+  if (!object && (Py_IS_TYPE(found, &PyGetSetDescr_Type) || Py_IS_TYPE(found, &PyMemberDescr_Type)))
+    return capture.admit(found, at);
+  // A descriptor written in Python.
+  PyRef key = interned("__get__");
+  PyObject* get = _PyType_Lookup(Py_TYPE(found), key.get());
+  if (!get || !PyFunction_Check(get)) return {};
+  capture.remember(found, at);
+  capture.guard_class_attribute(Py_TYPE(found), key.get(), get);
+  capture.admit(get, pinned(capture, Py_TYPE(found), key.get(), get));
+  if (std::string_view(Py_TYPE(found)->tp_name) == "cached_property" && object) {
+    // Its lock is no part of what the program does.
+    PyRef function = checked(PyObject_GetAttrString(found, "func"));
+    capture.admit(function.get(), pinned(capture, type, name, function.get()));
+    CallArgs args;
+    args.values.push_back(PyRef::borrow(object));
+    PyRef value = call(capture, function.get(), std::move(args));
+    generic_store(capture, object, name, value.get());
+    return value;
+  }
+  CallArgs args;
+  args.values = {PyRef::borrow(found), PyRef::borrow(object ? object : Py_None),
+                 PyRef::borrow(reinterpret_cast<PyObject*>(type))};
+  return call(capture, get, std::move(args));
+}
+
+bool is_one_of(std::string_view text, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(), [&](const char* name) { return text == name; });
+}
+
+PyRef class_object_attribute(Capture& capture, PyObject* object, PyObject* name) {
+  const std::string_view text = python::text_of(name);
+  PyTypeObject* type = as_type(object);
+  if (is_one_of(text, {"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__", "__doc__"})) {
+    PyRef value = checked(PyObject_GetAttr(object, name));
+    return PyUnicode_Check(value.get()) || value.get() == Py_None
+               ? value
+               : capture.admit(value.get(), pinned(capture, type, name, value.get()));
+  }
+  if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  if (text == "__dict__") capture.stop(BreakReason::Attribute, spelled(object, name));
+  // A data descriptor of the metaclass goes first.
+  PyObject* above = class_attribute(capture, Py_TYPE(object), name);
+  if (above && Py_TYPE(above)->tp_descr_set) {
+    if (PyRef value = described(capture, object, Py_TYPE(object), name, above)) return value;
+    capture.stop(BreakReason::Attribute, spelled(object, name));
+  }
+  if (PyObject* found = class_attribute(capture, type, name)) {
+    if (PyRef value = described(capture, nullptr, type, name, found)) return value;
+    // enum.property and the like: members of an Enum are constants.
+    PyRef value = checked(PyObject_GetAttr(object, name));
+    if (is_guardable_constant(value.get()) || PyCFunction_Check(value.get())) return value;
+    capture.stop(BreakReason::Attribute, spelled(object, name));
+  }
+  if (above) {
+    if (PyRef value = described(capture, object, Py_TYPE(object), name, above)) return value;
+    capture.stop(BreakReason::Attribute, spelled(object, name));
+  }
+  PyRef getattr = interned("__getattr__");
+  if (PyObject* fallback = class_attribute(capture, Py_TYPE(object), getattr.get())) {
+    if (!PyFunction_Check(fallback)) capture.stop(BreakReason::Attribute, spelled(object, name));
+    capture.admit(fallback, pinned(capture, Py_TYPE(object), getattr.get(), fallback));
+    CallArgs args;
+    args.values = {PyRef::borrow(object), PyRef::borrow(name)};
+    return call(capture, fallback, std::move(args));
+  }
+  return {};
+}
+
+// A descriptor of the class that goes before the instance's own dict.
+PyRef data_descriptor(Capture& capture, PyObject* object, PyObject* name, PyObject* found) {
+  auto by_descriptor = [&] {
+    return checked(Py_TYPE(found)->tp_descr_get(found, object, reinterpret_cast<PyObject*>(Py_TYPE(object))));
+  };
+  if (Py_IS_TYPE(found, &PyMemberDescr_Type)) {
+    const int kind = reinterpret_cast<PyMemberDescrObject*>(found)->d_member->type;
+    if (kind != T_OBJECT_EX && kind != T_OBJECT) {
+      PyRef value = by_descriptor();
+      if (capture.source_of(object)) capture.stop(BreakReason::Attribute, spelled(object, name));
+      return value;
+    }
+    PyObject* value = guards::follow(AccessKind::Member, object, found, 0);
+    const Source* source = capture.source_of(object);
+    if (!value) {
+      if (source) capture.stop(BreakReason::Attribute, spelled(object, name));
+      if (kind == T_OBJECT) return PyRef::borrow(Py_None);
+      return {};
+    }
+    for (const Journal::Change& change : capture.journal.changes()) {
+      if (change.container.get() == object && change.member.get() == found && change.before.get() != value)
+        return capture.adopt(PyRef::borrow(value));
+    }
+    if (!source) return capture.adopt(PyRef::borrow(value));
+    return capture.admit(value, capture.sources.step(source, AccessKind::Member, found));
+  }
+  const std::string_view text = python::text_of(name);
+  if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  if (Py_IS_TYPE(found, &PyGetSetDescr_Type)) {
+    if (text == "__dict__") {
+      PyRef dict = by_descriptor();
+      const Source* source = capture.source_of(object);
+      return source ? capture.admit(dict.get(), capture.sources.step(source, AccessKind::InstanceDict)) : dict;
+    }
+    if (capture.is_made(object)) return capture.adopt(by_descriptor());
+    capture.stop(BreakReason::Attribute, spelled(object, name));
+  }
+  if (PyRef value = described(capture, object, Py_TYPE(object), name, found)) return value;
   capture.stop(BreakReason::Attribute, spelled(object, name));
 }
 
@@ -133,10 +251,13 @@ PyRef nn_module_attribute(Capture& capture, PyObject* dict, const Source* dict_s
     PyRef key = interned(table);
     PyObject* entries = PyDict_GetItemWithError(dict, key.get());
     if (!entries) continue;
-    const Source* source = capture.sources.item(dict_source, key.get());
-    PyObject* value = PyDict_Check(entries) ? PyDict_GetItemWithError(entries, name) : nullptr;
-    if (value) return capture.admit(value, capture.sources.item(source, name));
-    capture.add_guard({GuardKind::Absent, source, PyRef::borrow(name)});
+    const Source* source = dict_source ? capture.sources.item(dict_source, key.get()) : nullptr;
+    if (!PyDict_Check(entries)) capture.stop(BreakReason::Attribute, "`" + std::string(table) + "` of a module");
+    if (dict_source) capture.read_key(dict, dict_source, key.get(), entries);
+    PyObject* value = PyDict_GetItemWithError(entries, name);
+    if (value && !dict_source) return capture.adopt(PyRef::borrow(value));
+    if (value) return capture.read_key(entries, source, name, value);
+    capture.guard_absent(entries, source, name);
   }
   return {};
 }
@@ -145,8 +266,9 @@ PyRef nn_module_attribute(Capture& capture, PyObject* dict, const Source* dict_s
 PyRef super_attribute(Capture& capture, PyObject* object, PyObject* name) {
   PyRef after = checked(PyObject_GetAttrString(object, "__thisclass__"));
   PyRef self = checked(PyObject_GetAttrString(object, "__self__"));
-  if (PyType_Check(self.get())) capture.stop(BreakReason::Attribute, spelled(object, name));
-  PyObject* order = Py_TYPE(self.get())->tp_mro;
+  PyRef self_class = checked(PyObject_GetAttrString(object, "__self_class__"));
+  const bool of_class = PyType_Check(self.get()) && self.get() == self_class.get();
+  PyObject* order = as_type(self_class.get())->tp_mro;
   bool passed = false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
     PyObject* type = PyTuple_GET_ITEM(order, i);
@@ -154,56 +276,136 @@ PyRef super_attribute(Capture& capture, PyObject* object, PyObject* name) {
     class_attribute(capture, as_type(type), name);
     PyObject* found = PyDict_GetItemWithError(as_type(type)->tp_dict, name);
     if (!found) continue;
-    if (!PyFunction_Check(found)) break;
-    capture.admit(found, pinned(capture, as_type(type), name, found));
-    return bind(found, self.get());
+    if (of_class && Py_IS_TYPE(found, &PyClassMethod_Type)) {
+      PyRef function = checked(PyObject_GetAttrString(found, "__func__"));
+      capture.admit(function.get(), pinned(capture, as_type(type), name, function.get()));
+      return bind(function.get(), self.get());
+    }
+    if (Py_IS_TYPE(found, &PyClassMethod_Type)) {
+      PyRef function = checked(PyObject_GetAttrString(found, "__func__"));
+      capture.admit(function.get(), pinned(capture, as_type(type), name, function.get()));
+      return bind(function.get(), self_class.get());
+    }
+    if (PyRef value = described(capture, of_class ? nullptr : self.get(), as_type(type), name, found)) return value;
+    break;
   }
+  PyRef value = checked(PyObject_GetAttr(object, name));
+  if (PyCFunction_Check(value.get()) || Py_IS_TYPE(value.get(), &_PyMethodWrapper_Type)) return value;
   capture.stop(BreakReason::Attribute, spelled(object, name));
+}
+
+// The class's __getattr__, where there is one.
+PyRef fallback_attribute(Capture& capture, PyObject* object, PyObject* name) {
+  static PyObject* getattr = interned("__getattr__").release();
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* fallback = class_attribute(capture, type, getattr);
+  if (!fallback) return {};
+  if (fallback == module_getattr()) {
+    PyObject* dict = guards::instance_dict(object);
+    const Source* source = capture.source_of(object);
+    const Source* dict_source = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
+    return dict ? nn_module_attribute(capture, dict, dict_source, name) : PyRef();
+  }
+  if (!PyFunction_Check(fallback)) capture.stop(BreakReason::Attribute, spelled(object, name));
+  capture.admit(fallback, pinned(capture, type, getattr, fallback));
+  CallArgs args;
+  args.values = {PyRef::borrow(object), PyRef::borrow(name)};
+  return call(capture, fallback, std::move(args));
 }
 
 PyRef instance_attribute(Capture& capture, PyObject* object, PyObject* name) {
   PyTypeObject* type = Py_TYPE(object);
   static PyObject* getattribute = interned("__getattribute__").release();
-  static PyObject* getattr = interned("__getattr__").release();
-  if (_PyType_Lookup(type, getattribute) != _PyType_Lookup(&PyBaseObject_Type, getattribute)) {
+  PyObject* reader = _PyType_Lookup(type, getattribute);
+  if (!PyFunction_Check(reader)) {
+    PyRef value = generic_attribute(capture, object, name);
+    return value ? value : fallback_attribute(capture, object, name);
+  }
+  capture.guard_class_attribute(type, getattribute, reader);
+  capture.admit(reader, pinned(capture, type, getattribute, reader));
+  CallArgs args;
+  args.values = {PyRef::borrow(object), PyRef::borrow(name)};
+  try {
+    return call(capture, reader, std::move(args));
+  } catch (const Break&) {
+    throw;
+  } catch (...) {
+    python::set_python_error(std::current_exception());
+  }
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();
+  PyErr_Clear();
+  return fallback_attribute(capture, object, name);
+}
+
+PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
+  const std::string_view text = python::text_of(name);
+  auto* function = reinterpret_cast<PyFunctionObject*>(object);
+  if (is_one_of(text, {"__name__", "__qualname__", "__module__", "__doc__"})) return checked(PyObject_GetAttr(object, name));
+  if (text == "__code__") return capture.admit(function->func_code, capture.sources.pinned(function->func_code, "__code__"));
+  if (text == "__globals__") {
+    const Source* in = capture.sources.pinned(function->func_globals, "");
+    capture.remember(function->func_globals, in);
+    return PyRef::borrow(function->func_globals);
+  }
+  if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  if (text == "__get__" || text == "__call__") return checked(PyObject_GetAttr(object, name));
+  if (is_one_of(text, {"__defaults__", "__kwdefaults__", "__closure__", "__annotations__", "__dict__"})) {
+    if (capture.is_made(object)) return checked(PyObject_GetAttr(object, name));
     capture.stop(BreakReason::Attribute, spelled(object, name));
   }
-  const Source* source = capture.need_source(object);
-  PyObject* found = class_attribute(capture, type, name);
-  if (found && Py_TYPE(found)->tp_descr_set) return data_descriptor(capture, object, name, found);
-  const Source* dict_source = capture.sources.step(source, AccessKind::InstanceDict);
   PyObject* dict = guards::instance_dict(object);
-  if (dict) {
-    PyObject* value = PyDict_GetItemWithError(dict, name);
-    if (value) return capture.admit(value, capture.sources.item(dict_source, name));
-  }
-  if (type->tp_dictoffset) capture.add_guard({GuardKind::Absent, dict_source, PyRef::borrow(name)});
-  if (found) {
-    const Source* at = pinned(capture, type, name, found);
-    if (PyFunction_Check(found)) {
-      capture.admit(found, at);
-      return bind(found, object);
-    }
-    if (Py_IS_TYPE(found, &PyStaticMethod_Type) || Py_IS_TYPE(found, &PyClassMethod_Type)) {
-      PyRef function = checked(PyObject_GetAttrString(found, "__func__"));
-      PyRef read = capture.admit(function.get(), pinned(capture, type, name, function.get()));
-      if (Py_IS_TYPE(found, &PyStaticMethod_Type)) return read;
-      return bind(function.get(), reinterpret_cast<PyObject*>(type));
-    }
-    if (is_own_callable(found)) {
-      capture.admit(found, at);
-      return bind(found, object);
-    }
-    if (Py_TYPE(found)->tp_descr_get) capture.stop(BreakReason::Attribute, spelled(object, name));
-    return capture.admit(found, at);
-  }
-  PyObject* fallback = class_attribute(capture, type, getattr);
-  if (!fallback) return {};
-  if (fallback != module_getattr() || !dict) capture.stop(BreakReason::Attribute, spelled(object, name));
-  return nn_module_attribute(capture, dict, dict_source, name);
+  PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
+  const Source* source = capture.source_of(object);
+  const Source* in = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
+  if (value) return in ? capture.read_key(dict, in, name, value) : capture.adopt(PyRef::borrow(value));
+  if (dict) capture.guard_absent(dict, in, name);
+  else if (in) capture.add_guard({GuardKind::Absent, in, PyRef::borrow(name)});
+  return {};
 }
 
 }  // namespace
+
+PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* found = class_attribute(capture, type, name);
+  if (found && Py_TYPE(found)->tp_descr_set) return data_descriptor(capture, object, name, found);
+  const Source* source = capture.source_of(object);
+  const Source* dict_source = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
+  PyObject* dict = guards::instance_dict(object);
+  PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
+  if (value) return dict_source ? capture.read_key(dict, dict_source, name, value) : capture.adopt(PyRef::borrow(value));
+  if (dict_source && type->tp_dictoffset) {
+    if (dict) capture.guard_absent(dict, dict_source, name);
+    else capture.add_guard({GuardKind::Absent, dict_source, PyRef::borrow(name)});
+  }
+  if (!found) return {};
+  if (PyRef value = described(capture, object, type, name, found)) return value;
+  // A C descriptor that is no method: a namedtuple's field is one.
+  if (PyTuple_Check(object) && std::string_view(Py_TYPE(found)->tp_name).ends_with("_tuplegetter")) {
+    PyRef reduced = checked(PyObject_CallMethod(found, "__reduce__", nullptr));
+    PyRef index = PyRef::borrow(PyTuple_GET_ITEM(PyTuple_GET_ITEM(reduced.get(), 1), 0));
+    return get_item_of_tuple(capture, object, PyLong_AsSsize_t(index.get()));
+  }
+  if (capture.is_made(object)) return capture.adopt(checked(PyObject_GetAttr(object, name)));
+  capture.stop(BreakReason::Attribute, spelled(object, name));
+}
+
+bool is_python_class(PyTypeObject* type) {
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  // Down to the first class that is not written in Python, or one whose objects have no memory of their own.
+  for (PyTypeObject* base = type; base; base = base->tp_base) {
+    static PyObject* module_name = interned("__module__").release();
+    const bool python = (base->tp_flags & Py_TPFLAGS_HEAPTYPE) && base->tp_dict &&
+                        PyDict_Contains(base->tp_dict, module_name) == 1 && base->tp_new != nullptr &&
+                        base->tp_dealloc == type->tp_dealloc;
+    if (python) continue;
+    return base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyList_Type || base == &PyTuple_Type ||
+           base == &PySet_Type || base == &PyFrozenSet_Type || base == &PyODict_Type || base == &PyLong_Type ||
+           base == &PyFloat_Type || base == &PyUnicode_Type || PyExceptionClass_Check(base) ||
+           std::string_view(base->tp_name).starts_with("collections.");
+  }
+  return false;
+}
 
 PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
   if (python::is_tensor(object)) return tensor_attribute(capture, object, name);
@@ -214,36 +416,63 @@ PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
   }
   if (Py_IS_TYPE(object, &PySuper_Type)) return super_attribute(capture, object, name);
   if (PyType_Check(object)) return class_object_attribute(capture, object, name);
-  if (is_guardable_constant(object) || has_container_methods(Py_TYPE(object))) {
+  if (PyFunction_Check(object)) return function_attribute(capture, object, name);
+  if (PyMethod_Check(object)) {
+    const std::string_view text = python::text_of(name);
+    if (text == "__self__") return PyRef::borrow(PyMethod_GET_SELF(object));
+    if (text == "__func__") return PyRef::borrow(PyMethod_GET_FUNCTION(object));
+    return find_attribute(capture, PyMethod_GET_FUNCTION(object), name);
+  }
+  const bool plain = is_guardable_constant(object) || has_container_methods(Py_TYPE(object)) ||
+                     PyCFunction_Check(object) || Py_IS_TYPE(object, &PyMethodDescr_Type) || PyCode_Check(object) ||
+                     is_own_callable(object);
+  if (plain || (capture.is_made(object) && !(Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE))) {
     PyRef value = PyRef::steal(PyObject_GetAttr(object, name));
     if (!value) {
-      if (!PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();
+      if (capture.broken || !PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();
       PyErr_Clear();
       return {};
     }
-    if (!is_guardable_constant(value.get()) && !PyCFunction_Check(value.get())) {
-      capture.stop(BreakReason::Attribute, spelled(object, name));
-    }
-    return value;
+    if (is_own_callable(object))
+      return capture.admit(value.get(), capture.sources.pinned(value.get(), std::string(python::text_of(name))));
+    const bool known = is_guardable_constant(value.get()) || PyCFunction_Check(value.get()) ||
+                       Py_IS_TYPE(value.get(), &_PyMethodWrapper_Type) || capture.is_made(object) ||
+                       PyCode_Check(object);
+    if (!known) capture.stop(BreakReason::Attribute, spelled(object, name));
+    return capture.adopt(std::move(value));
   }
-  if (PyTuple_Check(object) && !capture.source_of(object)) {
-    // What torch gives back where it has several results (`x.max(dim=0).values`).
-    PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
-    if (found && Py_IS_TYPE(found, &PyMemberDescr_Type)) return capture.adopt(checked(PyObject_GetAttr(object, name)));
-  }
-  if (!(Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE)) capture.stop(BreakReason::Attribute, spelled(object, name));
   return instance_attribute(capture, object, name);
 }
 
 PyRef load_attribute(Capture& capture, PyObject* object, PyObject* name) {
+  if (capture.concrete) return checked(PyObject_GetAttr(object, name));
   if (PyRef value = find_attribute(capture, object, name)) return value;
-  capture.stop(BreakReason::Exception, fmt::format("AttributeError: '{}' object has no attribute '{}'",
-                                                   Py_TYPE(object)->tp_name, python::text_of(name)));
+  PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", Py_TYPE(object)->tp_name, name);
+  if (PyType_Check(object)) {
+    PyErr_Format(PyExc_AttributeError, "type object '%.50s' has no attribute '%U'", as_type(object)->tp_name, name);
+  }
+  if (PyModule_Check(object))
+    PyErr_Format(PyExc_AttributeError, "module '%s' has no attribute '%U'", PyModule_GetName(object), name);
+  python::throw_python_error();
+}
+
+PyRef special_method(Capture& capture, PyObject* object, const char* name) {
+  PyRef key = interned(name);
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* found = _PyType_Lookup(type, key.get());
+  if (capture.concrete) {
+    if (!found) return {};
+    descrgetfunc get = Py_TYPE(found)->tp_descr_get;
+    return get ? checked(get(found, object, reinterpret_cast<PyObject*>(type))) : PyRef::borrow(found);
+  }
+  capture.guard_class_attribute(type, key.get(), found);
+  if (!found) return {};
+  return described(capture, object, type, key.get(), found);
 }
 
 PyRef load_method(Capture& capture, PyObject* object, PyObject* name, bool& takes_self) {
   takes_self = false;
-  if (python::is_tensor(object) || has_container_methods(Py_TYPE(object))) {
+  if (!capture.concrete && (python::is_tensor(object) || has_container_methods(Py_TYPE(object)))) {
     PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
     takes_self = found && (Py_IS_TYPE(found, &PyMethodDescr_Type) || PyFunction_Check(found));
     if (takes_self) return PyRef::borrow(found);

@@ -27,32 +27,36 @@ nb::object compile_function(nb::handle callable, const std::string& backend, boo
     throw nb::value_error(
         fmt::format("there is no backend \"{}\"; those there are: {}", backend, backend_names()).c_str());
   }
-  return give(new_compiled_function(callable.ptr(), *chosen, fullgraph, recompile_limit));
+  return give(new_compiled_function(callable.ptr(), {*chosen, fullgraph, recompile_limit}));
 }
 
 nb::dict counters_now() {
   const Counters& now = counters();
-  nb::dict fallbacks;
-  for (size_t i = 0; i < Counters::kReasons; ++i) {
-    if (now.fallbacks[i]) fallbacks[row(static_cast<BreakReason>(i)).id] = now.fallbacks[i];
-  }
+  auto by_reason = [](const auto& counts) {
+    nb::dict shown;
+    for (size_t i = 0; i < Counters::kReasons; ++i) {
+      if (counts[i]) shown[row(static_cast<BreakReason>(i)).id] = counts[i];
+    }
+    return shown;
+  };
   nb::dict result;
   result["captured"] = now.captured;
   result["hits"] = now.hits;
   result["misses"] = now.misses;
-  result["fallbacks"] = fallbacks;
+  result["breaks"] = by_reason(now.breaks);
+  result["fallbacks"] = by_reason(now.fallbacks);
   return result;
 }
 
 nb::list entries(nb::handle compiled) {
-  const auto* found = entries_of(compiled.ptr());
-  if (!found) throw nb::type_error("a compiled function is needed");
+  const Region* region = region_of(compiled.ptr());
+  if (!region) throw nb::type_error("a compiled function is needed");
   nb::list result;
-  for (const auto& entry : *found) {
+  for (const auto& entry : region->segments()) {
     nb::dict shown;
     shown["graph"] = entry->graph_text;
     shown["aten"] = entry->runner ? entry->runner->aten_text() : "";
-    shown["guards"] = entry->guards.describe();
+    shown["guards"] = entry->guards->describe();
     shown["reason"] = entry->broken ? nb::cast(std::string(row(entry->broken->reason).id)) : nb::none();
     shown["message"] = entry->broken ? nb::cast(entry->broken->message()) : nb::none();
     result.append(shown);

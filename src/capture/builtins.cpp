@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/cpython/frame_shim.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -21,115 +23,280 @@ using python::checked;
   capture.stop(BreakReason::CFunction, std::move(text));
 }
 
-bool all_constant(Capture& capture, const CallArgs& args) {
-  return std::all_of(args.values.begin(), args.values.end(),
-                     [&](const PyRef& value) { return capture.is_deep_constant(value.get()); });
-}
-
 bool any_tensor(const CallArgs& args) {
   return std::any_of(args.values.begin(), args.values.end(),
                      [](const PyRef& value) { return python::is_tensor(value.get()); });
 }
 
+bool is_iterable(PyObject* value) {
+  return !PyUnicode_Check(value) && !PyBytes_Check(value) && !PyType_Check(value) &&
+         (PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || PyAnySet_Check(value) ||
+          PyRange_Check(value) || PyIter_Check(value) || fs_view_dict(value) || python::is_tensor(value) ||
+          (is_python_class(Py_TYPE(value)) && Py_TYPE(value)->tp_iter));
+}
+
+// All items of an iterable, taken now.
+PyRef items_of(Capture& capture, PyObject* iterable) {
+  PyRef iterator = get_iterator(capture, iterable);
+  PyRef items = checked(PyList_New(0));
+  while (PyRef item = next_of(capture, iterator.get())) python::check(PyList_Append(items.get(), item.get()) == 0);
+  return items;
+}
+
+// A generator or an object written in Python becomes a list: C code then runs no more of it.
+void settle(Capture& capture, PyRef& value) {
+  if (PyIter_Check(value.get()) || (is_iterable(value.get()) && is_python_class(Py_TYPE(value.get()))))
+    value = items_of(capture, value.get());
+}
+
+// Whatever came out of C code that was given objects of its own.
+PyRef result_of(Capture& capture, PyRef result) {
+  if (is_guardable_constant(result.get())) return result;
+  if (capture.source_of(result.get()) || python::is_tensor(result.get())) return capture.adopt(std::move(result));
+  return capture.made(std::move(result));
+}
+
 // Computes from constants; on a tensor it is a node like torch's own.
 PyRef pure(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (all_constant(capture, args)) {
-    PyRef result = args.call(callable);
-    return PyList_CheckExact(result.get()) || PyAnySet_Check(result.get()) || PyDict_CheckExact(result.get())
-               ? capture.made(std::move(result))
-               : result;
-  }
+  for (PyRef& value : args.values) settle(capture, value);
+  const bool constant = std::all_of(args.values.begin(), args.values.end(),
+                                    [&](const PyRef& value) { return capture.is_deep_constant(value.get()); });
+  if (constant) return result_of(capture, args.call(callable));
   PyRef name = python::attribute(callable, "__name__");
   const std::string text(python::text_of(name.get()));
   if (PyType_Check(callable) && any_tensor(args)) capture.stop(BreakReason::DataDependent, text + "() of a tensor");
-  if (!any_tensor(args)) refuse(capture, callable);
-  return capture.torch_call(callable, text, args.tuple(), args.dict());
+  if (any_tensor(args)) return capture.torch_call(callable, text, args.tuple(), args.dict());
+  // Objects with methods of their own: __index__, __abs__, __lt__ are inlined where C code calls them.
+  for (const PyRef& value : args.values) watch_comparison(capture, value.get(), "index");
+  return result_of(capture, args.call(callable));
 }
 
 // Answers that the packed ambient guard covers, or that hold for all plain tensors.
-PyRef ambient(Capture&, PyObject* callable, CallArgs& args) { return args.call(callable); }
-
-PyRef length(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() != 1) refuse(capture, callable);
-  return checked(PyLong_FromSsize_t(length_of(capture, args[0])));
-}
-
-bool is_simple_class(PyObject* object) {
-  if (PyTuple_CheckExact(object)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
-      if (!is_simple_class(PyTuple_GET_ITEM(object, i))) return false;
-    }
-    return true;
-  }
-  if (!PyType_Check(object)) return false;
-  // Metaclasses decide isinstance() themselves; those of abc and torch only look.
-  PyTypeObject* meta = Py_TYPE(object);
-  const std::string_view name = meta->tp_name;
-  return meta == &PyType_Type || name == "ABCMeta" || name == "abc.ABCMeta" || name == "_TensorMeta" ||
-         name == "_ParameterMeta" || name == "torch._C._TensorMeta" || name == "_BufferMeta" || name == "EnumMeta" ||
-         name == "EnumType";
-}
-
-PyRef is_instance(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() != 2 || !is_simple_class(args[1]) || !capture.is_deep_constant(args[1]))
-    refuse(capture, callable);
+PyRef ambient(Capture& capture, PyObject* callable, CallArgs& args) {
+  Suspended suspended(capture);
   return args.call(callable);
 }
 
-PyRef is_callable(Capture&, PyObject*, CallArgs& args) { return checked(PyBool_FromLong(PyCallable_Check(args[0]))); }
+// Changes torch's thread-local state: runs now, and again with the graph.
+PyRef effect(Capture& capture, PyObject* callable, CallArgs& args) {
+  PyRef name = python::attribute(callable, "__name__");
+  return capture.effect_call(callable, fmt::format("torch.{}", python::text_of(name.get())), args);
+}
+
+PyRef yes(Capture&, PyObject*, CallArgs&) { return PyRef::borrow(Py_True); }
+PyRef no(Capture&, PyObject*, CallArgs&) { return PyRef::borrow(Py_False); }
+PyRef nothing(Capture&, PyObject*, CallArgs&) { return PyRef::borrow(Py_None); }
+
+PyRef length(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() != 1) return args.call(callable);
+  return checked(PyLong_FromSsize_t(length_of(capture, args[0])));
+}
+
+// Classes decide isinstance() by what they are; a guard on the object's class covers it.
+PyRef is_instance(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() == 2) {
+    capture.consult_deep(args[1]);
+    if (const Source* source = capture.source_of(args[1]); source && PyType_Check(args[1])) capture.admit(args[1], source);
+  }
+  Suspended suspended(capture);
+  return args.call(callable);
+}
+
+PyRef is_callable(Capture&, PyObject* callable, CallArgs& args) {
+  if (args.values.size() != 1) return args.call(callable);
+  return checked(PyBool_FromLong(PyCallable_Check(args[0])));
+}
 
 PyRef type_of(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() != 1) refuse(capture, callable);
   return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(args[0])));
 }
 
-PyRef get_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() < 2 || !PyUnicode_CheckExact(args[1])) refuse(capture, callable);
-  PyRef name = args.values[1];
-  PyObject* text = name.release();
+PyRef interned_name(const CallArgs& args) {
+  if (args.values.size() < 2 || !PyUnicode_CheckExact(args[1])) return {};
+  PyObject* text = PyRef(args.values[1]).release();
   PyUnicode_InternInPlace(&text);
-  name = PyRef::steal(text);
+  return PyRef::steal(text);
+}
+
+PyRef get_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
+  PyRef name = interned_name(args);
+  if (!name) return args.call(callable);  // raises
   if (args.values.size() == 2) return load_attribute(capture, args[0], name.get());
-  if (PyRef value = find_attribute(capture, args[0], name.get())) return value;
+  try {
+    if (PyRef value = find_attribute(capture, args[0], name.get())) return value;
+    return args.values[2];
+  } catch (const Break&) {
+    throw;
+  } catch (...) {
+    python::set_python_error(std::current_exception());
+  }
+  if (capture.broken || !PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();
+  PyErr_Clear();
   return args.values[2];
 }
 
 PyRef has_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() != 2 || !PyUnicode_CheckExact(args[1]) || python::is_tensor(args[0]))
-    refuse(capture, callable);
-  return checked(PyBool_FromLong(static_cast<bool>(find_attribute(capture, args[0], args[1]))));
+  PyRef name = interned_name(args);
+  if (!name) return args.call(callable);
+  if (python::is_tensor(args[0])) {
+    Suspended suspended(capture);
+    return args.call(callable);
+  }
+  CallArgs with_default = args;
+  PyRef missing = checked(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
+  with_default.values.push_back(missing);
+  PyRef found = get_attribute(capture, callable, with_default);
+  return checked(PyBool_FromLong(found.get() != missing.get()));
+}
+
+PyRef set_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
+  PyRef name = interned_name(args);
+  if (!name || args.values.size() != 3) return args.call(callable);
+  store_attribute(capture, args[0], name.get(), args[2]);
+  return PyRef::borrow(Py_None);
+}
+
+PyRef delete_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
+  PyRef name = interned_name(args);
+  if (!name || args.values.size() != 2) return args.call(callable);
+  store_attribute(capture, args[0], name.get(), nullptr);
+  return PyRef::borrow(Py_None);
+}
+
+PyRef variables(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() != 1) refuse(capture, callable);
+  return load_attribute(capture, args[0], interned("__dict__").get());
 }
 
 PyRef iterate(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() != 1) refuse(capture, callable);
+  if (args.values.size() == 2) return capture.made(args.call(callable));
+  if (args.values.size() != 1) return args.call(callable);
   return get_iterator(capture, args[0]);
 }
 
 PyRef next_item(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.empty() || !PyIter_Check(args[0]) || !capture.is_made(args[0])) refuse(capture, callable);
+  if (args.values.empty() || !PyIter_Check(args[0])) return args.call(callable);
+  if (!capture.is_made(args[0]) && !is_python_class(Py_TYPE(args[0])))
+    capture.stop(BreakReason::Write, "stepping an iterator from outside");
+  if (is_python_class(Py_TYPE(args[0]))) watch_operator(capture, args[0], "next");
   return capture.adopt(args.call(callable));
 }
 
-// enumerate, zip, list, tuple, …: everything iterable is looked at as a whole, then the builtin runs as it is.
+// enumerate, zip, map, itertools …: everything iterable is looked at as a whole, then the builtin runs as it is.
 PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
-  for (size_t i = 0; i < args.values.size(); ++i) {
-    if (PyLong_CheckExact(args[i]) || PyBool_Check(args[i])) continue;
-    args.values[i] = get_iterator(capture, args[i]);
+  for (PyRef& value : args.values) {
+    if (is_iterable(value.get())) value = get_iterator(capture, value.get());
   }
   return capture.made(args.call(callable));
 }
 
+// list(), tuple(), set(), sorted(), min(): the items are taken first.
+PyRef of_items(Capture& capture, PyObject* callable, CallArgs& args) {
+  const bool single = args.positional() == 1;
+  for (size_t i = 0; i < args.positional(); ++i) {
+    if (single && (is_iterable(args[i]) || is_python_class(Py_TYPE(args[i]))))
+      args.values[i] = items_of(capture, args[i]);
+  }
+  return result_of(capture, args.call(callable));
+}
+
+PyRef of_ordered_items(Capture& capture, PyObject* callable, CallArgs& args) {
+  const bool single = args.positional() == 1;
+  if (single && is_iterable(args[0])) args.values[0] = items_of(capture, args[0]);
+  bool has_key = false;
+  for (size_t i = 0; i < args.keyword_count(); ++i) {
+    has_key = has_key || (python::text_of(PyTuple_GET_ITEM(args.keywords.get(), i)) == "key" &&
+                          args[args.positional() + i] != Py_None);
+  }
+  for (size_t i = 0; i < args.positional() && !has_key; ++i) {
+    if (python::is_tensor(args[i])) capture.stop(BreakReason::DataDependent, "tensors are compared");
+    watch_comparison(capture, args[i], "lt");
+  }
+  return result_of(capture, args.call(callable));
+}
+
+PyRef of_hashed_items(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() == 1) {
+    args.values[0] = items_of(capture, args[0]);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[0]); ++i) watch_hash(capture, PyList_GET_ITEM(args[0], i));
+  }
+  return capture.made(args.call(callable));
+}
+
+PyRef add(Capture& capture, PyObject* left, PyObject* right) {
+  if (python::is_tensor(left) || python::is_tensor(right)) {
+    return capture.torch_call(operator_function("add"), "operator.add", checked(PyTuple_Pack(2, left, right)));
+  }
+  watch_operator(capture, left, "add");
+  watch_operator(capture, right, "add");
+  return result_of(capture, checked(PyNumber_Add(left, right)));
+}
+
+PyRef sum_of(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.empty() || args.values.size() > 2) return args.call(callable);
+  PyRef total = args.values.size() == 2 ? args.values[1] : checked(PyLong_FromLong(0));
+  PyRef iterator = get_iterator(capture, args[0]);
+  while (PyRef item = next_of(capture, iterator.get())) total = add(capture, total.get(), item.get());
+  return total;
+}
+
+template <bool kWanted>
+PyRef is_any(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() != 1) return args.call(callable);
+  PyRef iterator = get_iterator(capture, args[0]);
+  while (PyRef item = next_of(capture, iterator.get())) {
+    if (is_true(capture, item.get()) == kWanted) return PyRef::borrow(kWanted ? Py_True : Py_False);
+  }
+  return PyRef::borrow(kWanted ? Py_False : Py_True);
+}
+
+PyRef truth(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() != 1) return args.call(callable);
+  return PyRef::borrow(is_true(capture, args[0]) ? Py_True : Py_False);
+}
+
+PyRef text(Capture& capture, PyObject* callable, CallArgs& args) {
+  for (const PyRef& value : args.values) watch_text(capture, value.get());
+  return args.call(callable);
+}
+
+PyRef hash_of(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() != 1 || !capture.is_deep_constant(args[0])) {
+    if (!is_python_class(Py_TYPE(args[0])) || Py_TYPE(args[0])->tp_hash == PyBaseObject_Type.tp_hash)
+      refuse(capture, callable);
+    watch_hash(capture, args[0]);
+  }
+  return args.call(callable);
+}
+
 PyRef reverse(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() != 1 || !(is_sequence(args[0]) || PyRange_Check(args[0]))) refuse(capture, callable);
-  capture.consult(args[0]);
+  if (args.values.size() != 1) return args.call(callable);
+  if (PyObject* dict = fs_view_dict(args[0])) {
+    capture.consult(dict);
+  } else if (!is_sequence(args[0]) && !PyRange_Check(args[0]) && !PyDict_Check(args[0])) {
+    if (PyRef method = special_method(capture, args[0], "__reversed__")) return call(capture, method.get(), {});
+    watch_operator(capture, args[0], "getitem");
+    watch_operator(capture, args[0], "len");
+  }
+  if (PyList_Check(args[0]) || PyTuple_Check(args[0]) || PyDict_Check(args[0])) capture.consult(args[0]);
   return capture.made(args.call(callable));
 }
 
 PyRef make_dict(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.positional() > 1 || (args.positional() == 1 && !is_mapping(args[0]))) refuse(capture, callable);
-  if (args.positional() == 1) capture.consult(args[0]);
+  for (size_t i = 0; i < args.positional(); ++i) {
+    if (PyDict_Check(args[i])) {
+      capture.consult(args[i]);
+    } else if (is_iterable(args[i])) {
+      args.values[i] = items_of(capture, args[i]);
+      for (Py_ssize_t k = 0; k < PyList_GET_SIZE(args[i]); ++k) capture.consult(PyList_GET_ITEM(args[i], k));
+    }
+  }
   return capture.made(args.call(callable));
 }
+
+// A new object of a C class that keeps what it is given.
+PyRef keeper(Capture& capture, PyObject* callable, CallArgs& args) { return capture.made(args.call(callable)); }
 
 struct Row {
   const char *module, *name;
@@ -143,52 +310,118 @@ constexpr auto kRules = std::to_array<Row>({
     {"builtins", "type", type_of},
     {"builtins", "getattr", get_attribute},
     {"builtins", "hasattr", has_attribute},
+    {"builtins", "setattr", set_attribute},
+    {"builtins", "delattr", delete_attribute},
+    {"builtins", "vars", variables},
     {"builtins", "iter", iterate},
     {"builtins", "next", next_item},
     {"builtins", "enumerate", over_iterables},
     {"builtins", "zip", over_iterables},
-    {"builtins", "list", over_iterables},
-    {"builtins", "tuple", over_iterables},
+    {"builtins", "map", over_iterables},
+    {"builtins", "filter", over_iterables},
+    {"builtins", "list", of_items},
+    {"builtins", "tuple", of_items},
+    {"builtins", "set", of_hashed_items},
+    {"builtins", "frozenset", of_hashed_items},
+    {"builtins", "sorted", of_ordered_items},
+    {"builtins", "min", of_ordered_items},
+    {"builtins", "max", of_ordered_items},
+    {"builtins", "sum", sum_of},
+    {"builtins", "any", is_any<true>},
+    {"builtins", "all", is_any<false>},
     {"builtins", "reversed", reverse},
     {"builtins", "dict", make_dict},
+    {"collections", "OrderedDict", make_dict},
+    {"collections", "deque", over_iterables},
+    {"builtins", "super", keeper},
+    {"builtins", "object", keeper},
+    {"functools", "partial", keeper},
     {"builtins", "range", pure},
-    {"builtins", "slice", pure},
+    {"builtins", "slice", keeper},
     {"builtins", "int", pure},
     {"builtins", "float", pure},
-    {"builtins", "bool", pure},
-    {"builtins", "str", pure},
     {"builtins", "complex", pure},
-    {"builtins", "set", pure},
-    {"builtins", "frozenset", pure},
+    {"builtins", "bytes", pure},
+    {"builtins", "bool", truth},
+    {"builtins", "str", text},
+    {"builtins", "repr", text},
+    {"builtins", "format", text},
+    {"builtins", "ascii", text},
     {"builtins", "abs", pure},
-    {"builtins", "min", pure},
-    {"builtins", "max", pure},
-    {"builtins", "sum", pure},
     {"builtins", "round", pure},
     {"builtins", "pow", pure},
     {"builtins", "divmod", pure},
-    {"builtins", "any", pure},
-    {"builtins", "all", pure},
-    {"builtins", "sorted", pure},
     {"builtins", "ord", pure},
     {"builtins", "chr", pure},
-    {"builtins", "repr", pure},
-    {"builtins", "hash", pure},
+    {"builtins", "bin", pure},
+    {"builtins", "hex", pure},
+    {"builtins", "oct", pure},
+    {"builtins", "hash", hash_of},
+    {"functools", "reduce", over_iterables},
+    {"itertools", "chain", over_iterables},
+    {"itertools", "zip_longest", over_iterables},
+    {"itertools", "product", over_iterables},
+    {"itertools", "permutations", over_iterables},
+    {"itertools", "combinations", over_iterables},
+    {"itertools", "combinations_with_replacement", over_iterables},
+    {"itertools", "accumulate", over_iterables},
+    {"itertools", "islice", over_iterables},
+    {"itertools", "starmap", over_iterables},
+    {"itertools", "takewhile", over_iterables},
+    {"itertools", "dropwhile", over_iterables},
+    {"itertools", "filterfalse", over_iterables},
+    {"itertools", "groupby", over_iterables},
+    {"itertools", "compress", over_iterables},
+    {"itertools", "pairwise", over_iterables},
+    {"itertools", "cycle", over_iterables},
+    {"itertools", "tee", over_iterables},
+    {"itertools", "count", pure},
+    {"itertools", "repeat", keeper},
     {"torch", "Size", pure},
     {"torch", "device", pure},
+    {"torch", "finfo", ambient},
+    {"torch", "iinfo", ambient},
     {"torch", "is_grad_enabled", ambient},
     {"torch", "get_default_dtype", ambient},
     {"torch", "is_inference_mode_enabled", ambient},
     {"torch", "is_autocast_enabled", ambient},
+    {"torch", "is_autocast_cpu_enabled", ambient},
+    {"torch", "is_autocast_cache_enabled", ambient},
     {"torch", "get_autocast_dtype", ambient},
+    {"torch", "get_autocast_gpu_dtype", ambient},
+    {"torch", "get_autocast_cpu_dtype", ambient},
+    {"torch.amp.autocast_mode", "is_autocast_available", ambient},
+    {"torch._C", "_is_autocast_available", ambient},
+    {"torch", "are_deterministic_algorithms_enabled", ambient},
+    {"torch", "get_device", ambient},
+    {"torch.cuda", "is_available", ambient},
     {"torch._C", "_get_tracing_state", ambient},
     {"torch._C", "_is_torch_function_enabled", ambient},
     {"torch._C", "_has_torch_function", ambient},
     {"torch._C", "_has_torch_function_unary", ambient},
     {"torch._C", "_has_torch_function_variadic", ambient},
+    {"torch._C", "_is_tracing", ambient},
+    {"torch._C", "_get_privateuse1_backend_name", ambient},
+    {"torch._C", "_get_default_device", ambient},
+    {"torch._C._functorch", "peek_interpreter_stack", ambient},
     {"torch", "promote_types", ambient},
     {"torch", "is_floating_point", ambient},
     {"torch", "is_complex", ambient},
+    {"torch", "is_tensor", ambient},
+    {"torch._C", "_set_grad_enabled", effect},
+    {"torch", "set_autocast_enabled", effect},
+    {"torch", "set_autocast_dtype", effect},
+    {"torch", "set_autocast_cache_enabled", effect},
+    {"torch", "autocast_increment_nesting", effect},
+    {"torch", "autocast_decrement_nesting", effect},
+    {"torch", "clear_autocast_cache", effect},
+    {"torch._C", "_log_api_usage_once", nothing},
+    {"torch._C", "_log_api_usage_metadata", nothing},
+    {"torch.compiler", "is_compiling", yes},
+    {"torch.compiler", "is_dynamo_compiling", yes},
+    {"torch.compiler", "is_exporting", no},
+    {"torch.jit", "is_scripting", no},
+    {"torch.jit", "is_tracing", no},
 });
 // Modules whose C functions all compute from their arguments alone.
 constexpr auto kPureModules = std::to_array<const char*>({"math", "cmath", "operator", "_operator"});
@@ -223,39 +456,43 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
 
 // ---- methods of containers
 
-enum class Effect { Reads, Copies, Changes, Views, Gets };
-struct Method {
-  PyTypeObject* type;
-  const char* name;
-  Effect effect;
-};
-
-const std::vector<Method>& methods() {
-  static const auto* rows = new std::vector<Method>{
-      {&PyList_Type, "append", Effect::Changes}, {&PyList_Type, "extend", Effect::Changes},
-      {&PyList_Type, "insert", Effect::Changes}, {&PyList_Type, "pop", Effect::Changes},
-      {&PyList_Type, "clear", Effect::Changes},  {&PyList_Type, "reverse", Effect::Changes},
-      {&PyList_Type, "copy", Effect::Copies},    {&PyDict_Type, "copy", Effect::Copies},
-      {&PyDict_Type, "keys", Effect::Views},     {&PyDict_Type, "values", Effect::Views},
-      {&PyDict_Type, "items", Effect::Views},    {&PyDict_Type, "get", Effect::Gets},
-      {&PyDict_Type, "update", Effect::Changes}, {&PyDict_Type, "setdefault", Effect::Changes},
-      {&PyDict_Type, "pop", Effect::Changes},    {&PyDict_Type, "clear", Effect::Changes},
-      {&PySet_Type, "add", Effect::Changes},
-  };
-  return *rows;
+// Names of methods that change their object; all others only read it.
+bool changes(PyTypeObject* type, std::string_view name) {
+  static const auto* names = new std::unordered_set<std::string_view>{
+      "append",      "extend",     "insert",     "pop",       "remove",
+      "clear",       "reverse",    "sort",       "update",    "setdefault",
+      "popitem",     "add",        "discard",    "__setitem__", "__delitem__",
+      "__iadd__",    "__ior__",    "__iand__",   "__isub__",  "__ixor__",
+      "appendleft",  "popleft",    "extendleft", "rotate",    "move_to_end",
+      "difference_update", "intersection_update", "symmetric_difference_update", "__init__", "__imul__"};
+  const bool holds = PyType_IsSubtype(type, &PyList_Type) || PyType_IsSubtype(type, &PyDict_Type) ||
+                     PyType_IsSubtype(type, &PySet_Type) || std::string_view(type->tp_name) == "collections.deque";
+  return holds && names->count(name) != 0;
 }
 
-PyRef dict_get(Capture& capture, PyObject* dict, PyObject* key, PyRef fallback) {
-  if (!is_guardable_constant(key))
-    capture.stop(BreakReason::Value, fmt::format("a {} is a dict's key", Py_TYPE(key)->tp_name));
+bool is_dict_method(std::string_view name) { return name == "get" || name == "pop" || name == "setdefault"; }
+
+// d.get(k), d.pop(k), d.setdefault(k): only this key is looked at.
+PyRef at_key(Capture& capture, PyObject* callable, std::string_view name, CallArgs& args) {
+  PyObject *dict = args[0], *key = args[1];
+  watch_hash(capture, key);
   const Source* source = capture.source_of(dict);
   PyObject* value = PyDict_GetItemWithError(dict, key);
-  if (!value) {
-    python::check(!PyErr_Occurred());
-    if (source) capture.add_guard({GuardKind::Absent, source, PyRef::borrow(key)});
-    return fallback;
+  python::check(value || !PyErr_Occurred());
+  if (source && !is_guardable_constant(key) && !PyType_Check(key)) capture.consult(dict);
+  if (value) {
+    PyRef read = !source                                                   ? capture.adopt(PyRef::borrow(value))
+                 : is_guardable_constant(key) || PyType_Check(key) ? capture.read_key(dict, source, key, value)
+                                                                           : capture.adopt(PyRef::borrow(value));
+    if (name == "pop") {
+      capture.before_write(dict);
+      args.call(callable);
+    }
+    return read;
   }
-  return source ? capture.admit(value, capture.sources.item(source, key)) : capture.adopt(PyRef::borrow(value));
+  if (source && is_guardable_constant(key)) capture.guard_absent(dict, source, key);
+  if (name == "setdefault") capture.before_write(dict);
+  return capture.adopt(args.call(callable));
 }
 
 }  // namespace
@@ -269,45 +506,74 @@ BuiltinRule builtin_rule(PyObject* callable) {
 bool has_container_methods(PyTypeObject* type) {
   const std::string_view name = type->tp_name;
   return type == &PyList_Type || type == &PyDict_Type || type == &PyTuple_Type || type == &PySet_Type ||
-         type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBytes_Type ||
-         type == &PyRange_Type || name == "torch.Size" || name == "collections.OrderedDict";
+         type == &PyFrozenSet_Type || type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type ||
+         type == &PyBytes_Type || type == &PyRange_Type || type == &PyComplex_Type || type == &PyBool_Type ||
+         type == &PySlice_Type || name == "torch.Size" || name == "torch.dtype" || name == "torch.device" ||
+         name == "collections.OrderedDict" || name == "collections.deque" || name == "collections.defaultdict" ||
+         type == &PyDictKeys_Type || type == &PyDictItems_Type || type == &PyDictValues_Type;
 }
 
-PyRef call_container_method(Capture& capture, PyMethodDescrObject* method, CallArgs& args) {
-  PyTypeObject* type = method->d_common.d_type;
-  const std::string_view name = python::text_of(method->d_common.d_name);
-  PyObject* callable = reinterpret_cast<PyObject*>(method);
-  if (args.values.empty()) refuse(capture, callable);
+PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* type, std::string_view name,
+                            CallArgs& args) {
+  if (args.values.empty()) return args.call(callable);  // raises
   PyObject* self = args[0];
-  const bool ordered = std::string_view(type->tp_name) == "collections.OrderedDict";
-  for (const Method& row : methods()) {
-    if (name != row.name || (type != row.type && !(ordered && row.type == &PyDict_Type))) continue;
-    switch (row.effect) {
-      case Effect::Changes:
-        if (!capture.is_made(self)) capture.stop(BreakReason::Write, fmt::format("`{}.{}`", type->tp_name, name));
-        for (size_t i = 1; i < args.values.size(); ++i) {
-          if (name == "extend") args.values[i] = get_iterator(capture, args[i]);
-          if (name == "update") capture.consult(args[i]);
-        }
-        return capture.adopt(args.call(callable));
-      case Effect::Copies:
-        capture.consult(self);
-        return capture.made(args.call(callable));
-      case Effect::Views:
-        capture.consult(self);
-        return args.call(callable);
-      case Effect::Gets:
-        if (args.keyword_count() || args.values.size() > 3) refuse(capture, callable);
-        return dict_get(capture, self, args[1], args.values.size() == 3 ? args.values[2] : PyRef::borrow(Py_None));
-      case Effect::Reads:
-        break;
+  if (!PyObject_TypeCheck(self, type)) return args.call(callable);
+  if (PyDict_Check(self) && is_dict_method(name) && args.values.size() >= 2 && args.values.size() <= 3 &&
+      !args.keyword_count())
+    return at_key(capture, callable, name, args);
+  if (PyDict_Check(self) && args.values.size() == 2) {
+    if (name == "__getitem__" || name == "__contains__") {
+      watch_hash(capture, args[1]);
+      const Source* source = capture.source_of(self);
+      PyObject* value = PyDict_GetItemWithError(self, args[1]);
+      python::check(value || !PyErr_Occurred());
+      if (source && !is_guardable_constant(args[1])) capture.consult(self);
+      if (source && !value) capture.guard_absent(self, source, args[1]);
+      if (name == "__contains__") {
+        if (source && value) capture.guard_present(self, source, args[1]);
+        return PyRef::borrow(value ? Py_True : Py_False);
+      }
+      if (!value) return capture.adopt(args.call(callable));
+      if (source && is_guardable_constant(args[1])) return capture.read_key(self, source, args[1], value);
+      return capture.adopt(PyRef::borrow(value));
     }
   }
-  if (!all_constant(capture, args) || (PyList_Check(self) && name == "sort")) refuse(capture, callable);
-  if (PyList_Check(self) && name != "index" && name != "count") refuse(capture, callable);
-  if (PyDict_Check(self)) refuse(capture, callable);
+  if (name == "__getitem__" && args.values.size() == 2 && (PyList_Check(self) || PyTuple_Check(self))) {
+    capture.consult(self);
+    return capture.adopt(args.call(callable));
+  }
+  if (name == "__iter__") return get_iterator(capture, self);
+  if (name == "__len__") return checked(PyLong_FromSsize_t(length_of(capture, self)));
+  const bool writes = changes(type, name);
+  for (size_t i = 1; i < args.values.size(); ++i) {
+    const bool takes_items = name != "append" && name != "insert" && name != "add" && name != "appendleft" &&
+                             name != "__setitem__" && name != "setdefault" && name != "get" && name != "pop" &&
+                             name != "index" && name != "count" && name != "remove" && name != "discard";
+    if (takes_items && is_iterable(args[i])) {
+      settle(capture, args.values[i]);
+      args.values[i] = capture.consult_deep(args[i]);
+    } else if (name == "index" || name == "count" || name == "remove" || PyUnicode_Check(self)) {
+      watch_comparison(capture, args[i], "eq");
+    } else if (PyAnySet_Check(self) || (PyDict_Check(self) && i == 1)) {
+      watch_hash(capture, args[i]);
+    }
+  }
+  if (PyUnicode_Check(self) && name == "format") {
+    for (size_t i = 1; i < args.values.size(); ++i) watch_text(capture, args[i]);
+  }
+  // Views look at their dict when they are used; what appends needs not know what is there.
+  const bool looks = name != "append" && name != "keys" && name != "values" && name != "items" &&
+                     !(PyDict_Check(self) && (name == "__setitem__" || name == "update"));
+  const bool is_container = PyList_Check(self) || PyDict_Check(self) || PyAnySet_Check(self) || PyTuple_Check(self);
+  if (looks && is_container) {
+    if (name == "index" || name == "count" || name == "remove") watch_comparison(capture, self, "eq");
+    capture.consult(self);
+  }
+  if (PyObject* dict = fs_view_dict(self)) capture.consult(dict);
+  if (writes) capture.before_write(self);
   PyRef result = args.call(callable);
-  return PyList_CheckExact(result.get()) ? capture.made(std::move(result)) : result;
+  if (result.get() == Py_None || result.get() == self) return result;
+  return result_of(capture, std::move(result));
 }
 
 }  // namespace firesteel::capture

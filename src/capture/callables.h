@@ -7,6 +7,9 @@
 
 namespace firesteel::capture {
 
+// Makes the tables that this header asks, once: it runs Python that no capture must see.
+void prepare_tables();
+
 // A compiled function or a nonstrict one: objects of Firesteel's own types.
 bool is_own_callable(PyObject* object);
 // The Python callable inside a compiled function, with `self` where it was a bound method; null for others.
@@ -15,6 +18,7 @@ PyObject* compiled_callable(PyObject* object);
 PyObject* nonstrict_callable(PyObject* object);
 
 bool is_nn_module(PyObject* object);
+bool is_nn_module_class(PyObject* object);
 
 // A function of torch that becomes one node, with the name the graph shows; null for others.
 const std::string* torch_leaf(PyObject* callable);
@@ -37,25 +41,55 @@ using BuiltinRule = PyRef (*)(Capture& capture, PyObject* callable, CallArgs& ar
 BuiltinRule builtin_rule(PyObject* callable);
 
 // Methods of lists, dicts, strings and the like.
-PyRef call_container_method(Capture& capture, PyMethodDescrObject* method, CallArgs& args);
+PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* type, std::string_view name,
+                            CallArgs& args);
 bool has_container_methods(PyTypeObject* type);
 
 // nn.Module.__getattr__ as torch defines it: parameters, buffers, modules, in this order.
 PyObject* module_getattr();
 
-// ---- the interpreter's view of Python's protocols (calls.cpp, attributes.cpp, protocols.cpp)
+// ---- the interpreter's view of Python's protocols. With a concrete capture they are Python's own.
+
+// calls.cpp
 PyRef call(Capture& capture, PyObject* callable, CallArgs args);
+PyRef call_spread(Capture& capture, PyObject* callable, PyObject* args, PyObject* kwargs);
+
+// attributes.cpp
 PyRef load_attribute(Capture& capture, PyObject* object, PyObject* name);
 // Empty where there is none.
 PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name);
+// object.__getattribute__: the instance's class and dict, no __getattr__.
+PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name);
 // As LOAD_METHOD has it: the function with `self` apart where it is a plain method.
 PyRef load_method(Capture& capture, PyObject* object, PyObject* name, bool& takes_self);
+// A method looked up in the class alone, bound; empty where there is none.
+PyRef special_method(Capture& capture, PyObject* object, const char* name);
+
+// stores.cpp. A null value deletes.
+void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObject* value);
+// object.__setattr__
+void generic_store(Capture& capture, PyObject* object, PyObject* name, PyObject* value);
+
+// protocols.cpp
 bool is_true(Capture& capture, PyObject* value);
+bool contains(Capture& capture, PyObject* container, PyObject* item);
 PyRef get_iterator(Capture& capture, PyObject* value);
+// The next item; empty at the end.
+PyRef next_of(Capture& capture, PyObject* iterator);
 PyRef get_item(Capture& capture, PyObject* object, PyObject* key);
+// A null value deletes.
 void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value);
 Py_ssize_t length_of(Capture& capture, PyObject* object);
-// Calls a method that the object's class defines in Python (`__len__`); stops where it is anything else.
+// Calls a method that the object's class defines; stops where there is none that can be followed.
 PyRef call_special(Capture& capture, PyObject* object, const char* name, std::vector<PyRef> args = {});
+
+// watches.cpp: what C code is about to look at by itself is guarded first.
+void watch_operator(Capture& capture, PyObject* value, const char* operation);
+void watch_comparison(Capture& capture, PyObject* value, const char* operation);
+void watch_hash(Capture& capture, PyObject* value);
+void watch_text(Capture& capture, PyObject* value);
+
+// True for classes written in Python whose objects are plain Python objects, or subclasses of known containers.
+bool is_python_class(PyTypeObject* type);
 
 }  // namespace firesteel::capture

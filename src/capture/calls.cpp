@@ -1,9 +1,12 @@
 // Calls: each callable is inlined, becomes a node, follows a builtin's rule, or ends the capture.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "capture/callables.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
+#include "capture/region.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -11,12 +14,31 @@
 namespace firesteel::capture {
 namespace {
 
-constexpr size_t kDeepest = 100;
-constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
+constexpr size_t kDeepest = 180;
 
 std::string name_of(PyObject* callable) {
   PyRef name = python::attribute(callable, "__name__");
   return name ? std::string(python::text_of(name.get())) : fmt::format("{} object", Py_TYPE(callable)->tp_name);
+}
+
+PyTypeObject* type_named(const char* module, const char* name) {
+  PyRef found = python::checked(PyObject_GetAttrString(python::checked(PyImport_ImportModule(module)).get(), name));
+  return reinterpret_cast<PyTypeObject*>(found.release());
+}
+
+bool is_partial(PyObject* object) {
+  static PyTypeObject* type = type_named("functools", "partial");
+  return Py_IS_TYPE(object, type);
+}
+
+bool is_cached(PyObject* object) {
+  static PyTypeObject* type = type_named("functools", "_lru_cache_wrapper");
+  return Py_IS_TYPE(object, type);
+}
+
+bool is_enum_class(PyObject* object) {
+  static PyTypeObject* meta = type_named("enum", "EnumMeta");
+  return PyObject_TypeCheck(object, meta);
 }
 
 // CPython binds the arguments; what defaults it fills in must be those seen now.
@@ -25,7 +47,9 @@ void guard_defaults(Capture& capture, PyFunctionObject* function) {
   if (!source) return;
   const Source* defaults = capture.sources.step(source, AccessKind::FunctionDefaults);
   if (function->func_defaults) {
-    capture.add_guard({GuardKind::Identity, defaults, PyRef::borrow(function->func_defaults)});
+    Guard guard{GuardKind::Length, defaults};
+    guard.number = PyTuple_GET_SIZE(function->func_defaults);
+    capture.add_guard(std::move(guard));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(function->func_defaults); ++i) {
       capture.admit(PyTuple_GET_ITEM(function->func_defaults, i), capture.sources.item(defaults, i));
     }
@@ -39,28 +63,34 @@ void guard_defaults(Capture& capture, PyFunctionObject* function) {
   }
 }
 
-PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args) {
-  auto* function = reinterpret_cast<PyFunctionObject*>(callable);
-  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
-  if (code->co_flags & kSpecialCode) capture.stop(BreakReason::Generator, name_of(callable));
-  if (capture.depth >= kDeepest) capture.stop(BreakReason::Depth, std::to_string(kDeepest));
-  if (!capture.is_made(callable) && !capture.source_of(callable))
-    capture.stop(BreakReason::Origin, fmt::format("`{}`", name_of(callable)));
-  guard_defaults(capture, function);
+// Functions of the standard library that only look at classes and code: not worth following.
+bool runs_as_it_is(PyFunctionObject* function) {
+  static const auto* modules =
+      new std::unordered_set<std::string_view>{"inspect", "enum", "abc", "typing", "re", "importlib"};
+  return function->func_module && modules->count(python::text_of(function->func_module)) != 0;
+}
 
-  bool taken = false;
-  FrameTaker taker = [&](PyThreadState* state, FsFrame* frame) { return interpret_inlined(capture, state, frame); };
-  std::vector<PyObject*> raw(args.values.size() + 1);
-  for (size_t i = 0; i < args.values.size(); ++i) raw[i + 1] = args[i];
-  PyRef result = PyRef::steal(call_hooked(callable, raw.data() + 1, args.positional() | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                                          args.keywords.get(), taker, taken));
-  if (capture.broken) {
-    PyErr_Clear();
-    throw *std::exchange(capture.broken, std::nullopt);
+// `shared`: what it gives back is kept by others as well.
+PyRef run_as_it_is(Capture& capture, PyObject* callable, const CallArgs& args, bool shared) {
+  for (const PyRef& value : args.values) {
+    if (python::is_tensor(value.get())) capture.stop(BreakReason::CFunction, name_of(callable));
+    capture.consult_deep(value.get());
   }
-  if (!result) python::throw_python_error();  // wrong arguments, or an interrupt
-  if (!taken) capture.stop(BreakReason::Hook, name_of(callable));
-  return result;
+  Suspended suspended(capture);
+  PyRef result = args.call(callable);
+  if (is_guardable_constant(result.get()) || python::is_tensor(result.get())) return result;
+  if (!shared) return capture.made(std::move(result));
+  return capture.admit(result.get(), capture.sources.pinned(result.get(), name_of(callable) + "(…)"));
+}
+
+PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args) {
+  if (capture.depth > kDeepest) capture.stop(BreakReason::Depth, std::to_string(kDeepest));
+  auto* function = reinterpret_cast<PyFunctionObject*>(callable);
+  if (runs_as_it_is(function)) return run_as_it_is(capture, callable, args, false);
+  guard_defaults(capture, function);
+  // The hook takes the frame that this makes.
+  PyRef result = args.call(callable);
+  return capture.adopt(std::move(result));
 }
 
 PyRef call_with_self(Capture& capture, PyObject* callable, PyObject* self, CallArgs args) {
@@ -68,9 +98,196 @@ PyRef call_with_self(Capture& capture, PyObject* callable, PyObject* self, CallA
   return call(capture, callable, std::move(args));
 }
 
+// What the slots of C classes do, called by their names: `super().__setattr__(…)`, `dict.__getitem__(d, k)`.
+PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::string_view name, CallArgs& args) {
+  if (args.values.empty()) return args.call(callable);
+  PyObject* self = args[0];
+  const bool of_object = type == &PyBaseObject_Type;
+  if (python::is_tensor(self)) capture.stop(BreakReason::CFunction, fmt::format("torch.Tensor.{}", name));
+  if (name == "__setattr__" && args.values.size() == 3 && of_object) {
+    generic_store(capture, self, args[1], args[2]);
+    return PyRef::borrow(Py_None);
+  }
+  if (name == "__delattr__" && args.values.size() == 2 && of_object) {
+    generic_store(capture, self, args[1], nullptr);
+    return PyRef::borrow(Py_None);
+  }
+  if (name == "__getattribute__" && args.values.size() == 2 && PyUnicode_Check(args[1])) {
+    PyRef value = is_python_class(Py_TYPE(self)) ? generic_attribute(capture, self, args[1])
+                                                 : find_attribute(capture, self, args[1]);
+    if (value) return value;
+    PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", Py_TYPE(self)->tp_name, args[1]);
+    python::throw_python_error();
+  }
+  if (name == "__init__" && of_object) return args.call(callable);
+  if (name == "__call__" && PyType_Check(self)) {
+    CallArgs rest = args;
+    rest.values.erase(rest.values.begin());
+    return call(capture, self, std::move(rest));
+  }
+  if ((name == "__eq__" || name == "__ne__" || name == "__hash__") && of_object) return args.call(callable);
+  if (PyExceptionInstance_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
+  if (PyDict_Check(self) || PyList_Check(self) || PyTuple_Check(self) || PyAnySet_Check(self) ||
+      is_guardable_constant(self) || is_deque(self) || fs_view_dict(self) || PyLong_Check(self) || PyFloat_Check(self) ||
+      PyUnicode_Check(self))
+    return call_container_method(capture, callable, type, name, args);
+  if (name == "__next__" && PyIter_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
+  if (name == "__iter__") return get_iterator(capture, self);
+  if (PyFunction_Check(self) && name == "__get__") {
+    // A function bound by hand.
+    return capture.adopt(args.call(callable));
+  }
+  if ((name == "__repr__" || name == "__str__") && !of_object) {
+    watch_text(capture, self);
+    return args.call(callable);
+  }
+  capture.stop(BreakReason::CFunction, fmt::format("{}.{}", type->tp_name, name));
+}
+
+PyRef call_partial(Capture& capture, PyObject* partial, CallArgs args) {
+  PyRef function = load_attribute(capture, partial, interned("func").get());
+  PyRef given = load_attribute(capture, partial, interned("args").get());
+  PyRef named = load_attribute(capture, partial, interned("keywords").get());
+  capture.consult(given.get());
+  capture.consult(named.get());
+  CallArgs all;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given.get()); ++i)
+    all.values.push_back(capture.adopt(PyRef::borrow(PyTuple_GET_ITEM(given.get(), i))));
+  all.values.insert(all.values.end(), args.values.begin(), args.values.begin() + args.positional());
+  PyRef keywords = python::checked(PyDict_Copy(named.get()));
+  if (PyRef own = args.dict()) python::check(PyDict_Update(keywords.get(), own.get()) == 0);
+  if (PyDict_GET_SIZE(keywords.get()) > 0) {
+    all.keywords = python::checked(PySequence_Tuple(keywords.get()));
+    Py_ssize_t position = 0;
+    PyObject* value = nullptr;
+    while (PyDict_Next(keywords.get(), &position, nullptr, &value))
+      all.values.push_back(capture.adopt(PyRef::borrow(value)));
+  }
+  return call(capture, function.get(), std::move(all));
+}
+
+PyRef call_cached(Capture& capture, PyObject* cached, CallArgs args) {
+  const bool plain = std::all_of(args.values.begin(), args.values.end(), [&](const PyRef& value) {
+    return capture.is_deep_constant(value.get()) || PyType_Check(value.get());
+  });
+  if (plain) return run_as_it_is(capture, cached, args, true);
+  PyRef wrapped = python::checked(PyObject_GetAttrString(cached, "__wrapped__"));
+  capture.admit(wrapped.get(), capture.sources.pinned(wrapped.get(), name_of(wrapped.get())));
+  return call(capture, wrapped.get(), std::move(args));
+}
+
+// A new object: CPython makes it, and the frames of its `__new__` and `__init__` are inlined.
+PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
+  auto* type = reinterpret_cast<PyTypeObject*>(callable);
+  if (is_enum_class(callable)) return run_as_it_is(capture, callable, args, true);
+  const bool exception = PyExceptionClass_Check(callable);
+  if (!is_python_class(type) && !exception) {
+    static const auto* known = new std::unordered_set<std::string_view>{"collections.defaultdict", "collections.deque"};
+    if (!known->count(type->tp_name)) capture.stop(BreakReason::Creation, type->tp_name);
+  }
+  if (type->tp_finalize && !exception) capture.stop(BreakReason::Creation, fmt::format("{} (it has a __del__)", type->tp_name));
+  for (const char* name : {"__new__", "__init__", "__call__"}) {
+    PyRef key = interned(name);
+    PyTypeObject* owner = std::string_view(name) == "__call__" ? Py_TYPE(callable) : type;
+    PyObject* found = _PyType_Lookup(owner, key.get());
+    capture.guard_class_attribute(owner, key.get(), found);
+    if (found && Py_IS_TYPE(found, &PyStaticMethod_Type)) {
+      PyRef function = python::checked(PyObject_GetAttrString(found, "__func__"));
+      if (PyFunction_Check(function.get()))
+        capture.admit(function.get(), capture.sources.pinned(function.get(), fmt::format("{}.{}", type->tp_name, name)));
+    }
+    if (found && PyFunction_Check(found)) {
+      capture.admit(found, capture.sources.pinned(found, fmt::format("{}.{}", type->tp_name, name)));
+      guard_defaults(capture, reinterpret_cast<PyFunctionObject*>(found));
+    }
+  }
+  // What a C class takes for its contents is looked at by C code.
+  if (PyType_IsSubtype(type, &PyDict_Type) || PyType_IsSubtype(type, &PyList_Type) ||
+      PyType_IsSubtype(type, &PyTuple_Type) || PyType_IsSubtype(type, &PySet_Type)) {
+    PyRef init = interned("__init__");
+    PyObject* found = _PyType_Lookup(type, init.get());
+    if (!found || !PyFunction_Check(found)) {
+      for (PyRef& value : args.values) value = capture.consult_deep(value.get());
+    }
+  }
+  return capture.made(args.call(callable));
+}
+
+PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args) {
+  PyRef name = interned("__call__");
+  PyObject* found = _PyType_Lookup(Py_TYPE(callable), name.get());
+  if (found && PyFunction_Check(found)) {
+    capture.guard_class_attribute(Py_TYPE(callable), name.get(), found);
+    capture.admit(found, capture.sources.pinned(found, fmt::format("{}.__call__", Py_TYPE(callable)->tp_name)));
+    return call_with_self(capture, found, callable, std::move(args));
+  }
+  if (found && is_python_class(Py_TYPE(callable))) {
+    PyRef bound = special_method(capture, callable, "__call__");
+    if (bound) return call(capture, bound.get(), std::move(args));
+  }
+  if (!found && is_python_class(Py_TYPE(callable))) return args.call(callable);  // raises
+  capture.stop(BreakReason::CFunction, name_of(callable));
+}
+
+PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
+  PyObject* self = PyCFunction_GET_SELF(callable);
+  const std::string_view name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  if (!self || PyModule_Check(self)) capture.stop(BreakReason::CFunction, name_of(callable));
+  if (PyType_Check(self)) {
+    auto* type = reinterpret_cast<PyTypeObject*>(self);
+    if (name == "__new__") {
+      // object.__new__(cls), tuple.__new__(cls, items)
+      if (!args.values.empty() && PyType_Check(args[0]) && type != &PyType_Type) {
+        for (size_t i = 1; i < args.values.size(); ++i) args.values[i] = capture.consult_deep(args[i]);
+        return capture.made(args.call(callable));
+      }
+    }
+    if (name == "fromkeys" || name == "from_iterable" || name == "maketrans" || name == "fromhex") {
+      for (PyRef& value : args.values) {
+        if (PyIter_Check(value.get())) continue;
+        value = capture.consult_deep(value.get());
+      }
+      return capture.made(args.call(callable));
+    }
+    if (name == "mro") return args.call(callable);
+    capture.stop(BreakReason::CFunction, fmt::format("{}.{}", type->tp_name, name));
+  }
+  if (PyGen_CheckExact(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
+  if (PyIter_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
+  PyRef key = python::checked(PyUnicode_InternFromString(std::string(name).c_str()));
+  PyObject* method = _PyType_Lookup(Py_TYPE(self), key.get());
+  if (method && Py_IS_TYPE(method, &PyMethodDescr_Type)) return call_with_self(capture, method, self, std::move(args));
+  if (is_python_class(Py_TYPE(self)) || has_container_methods(Py_TYPE(self))) {
+    // Found in a base class: `super().update(…)`.
+    args.values.insert(args.values.begin(), PyRef::borrow(self));
+    for (PyTypeObject* base = Py_TYPE(self); base; base = base->tp_base) {
+      PyObject* found = PyDict_GetItemWithError(base->tp_dict, key.get());
+      if (found && Py_IS_TYPE(found, &PyMethodDescr_Type)) return call(capture, found, std::move(args));
+    }
+  }
+  if (PyExceptionInstance_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
+  capture.stop(BreakReason::CFunction, fmt::format("{}.{}", Py_TYPE(self)->tp_name, name));
+}
+
 }  // namespace
 
+PyRef call_spread(Capture& capture, PyObject* callable, PyObject* args, PyObject* kwargs) {
+  CallArgs given;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) given.values.push_back(PyRef::borrow(PyTuple_GET_ITEM(args, i)));
+  if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
+    given.keywords = python::checked(PySequence_Tuple(kwargs));
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr, *value = nullptr;
+    while (PyDict_Next(kwargs, &position, &key, &value)) {
+      if (!PyUnicode_Check(key)) return python::checked(PyObject_Call(callable, args, kwargs));  // raises
+      given.values.push_back(PyRef::borrow(value));
+    }
+  }
+  return call(capture, callable, std::move(given));
+}
+
 PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
+  if (capture.concrete) return call_for_real(callable, args);
   if (const std::string* name = torch_leaf(callable))
     return capture.torch_call(callable, *name, args.tuple(), args.dict());
   if (const char* why = forbidden_leaf(callable)) {
@@ -93,33 +310,36 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   }
   if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) {
     auto* method = reinterpret_cast<PyMethodDescrObject*>(callable);
-    if (has_container_methods(method->d_common.d_type)) return call_container_method(capture, method, args);
+    PyTypeObject* type = method->d_common.d_type;
+    const std::string_view name = python::text_of(method->d_common.d_name);
+    if (has_container_methods(type)) return call_container_method(capture, callable, type, name, args);
+    if (!args.values.empty() && capture.is_made(args[0]) && (PyIter_Check(args[0]) || PyExceptionInstance_Check(args[0])))
+      return capture.adopt(args.call(callable));
+    capture.stop(BreakReason::CFunction, fmt::format("{}.{}", type->tp_name, name));
   }
-  if (PyCFunction_Check(callable) && PyCFunction_GET_SELF(callable) &&
-      has_container_methods(Py_TYPE(PyCFunction_GET_SELF(callable)))) {
-    PyObject* self = PyCFunction_GET_SELF(callable);
-    PyRef name = interned(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name);
-    PyObject* method = _PyType_Lookup(Py_TYPE(self), name.get());
-    if (method && Py_IS_TYPE(method, &PyMethodDescr_Type))
-      return call_with_self(capture, method, self, std::move(args));
+  if (Py_IS_TYPE(callable, &PyWrapperDescr_Type)) {
+    auto* slot = reinterpret_cast<PyDescrObject*>(callable);
+    return call_slot(capture, callable, slot->d_type, python::text_of(slot->d_name), args);
+  }
+  if (Py_IS_TYPE(callable, &_PyMethodWrapper_Type)) {
+    PyRef self = python::checked(PyObject_GetAttrString(callable, "__self__"));
+    PyRef name = python::checked(PyObject_GetAttrString(callable, "__name__"));
+    PyRef owner = python::checked(PyObject_GetAttrString(callable, "__objclass__"));
+    PyRef slot = PyRef::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner.get()), name.get()));
+    args.values.insert(args.values.begin(), self);
+    return call_slot(capture, slot.get(), reinterpret_cast<PyTypeObject*>(owner.get()), python::text_of(name.get()),
+                     args);
   }
   if (is_torch_op(callable)) {
     PyRef text = python::checked(PyObject_Str(callable));
     return capture.torch_call(callable, fmt::format("torch.ops.{}", python::text_of(text.get())), args.tuple(),
                               args.dict());
   }
-  if (PyExceptionClass_Check(callable)) capture.stop(BreakReason::Exception, fmt::format("a {}", name_of(callable)));
-  if (PyType_Check(callable)) capture.stop(BreakReason::Creation, reinterpret_cast<PyTypeObject*>(callable)->tp_name);
-  if ((Py_TYPE(callable)->tp_flags & Py_TPFLAGS_HEAPTYPE) && capture.source_of(callable)) {
-    PyRef name = interned("__call__");
-    PyObject* found = _PyType_Lookup(Py_TYPE(callable), name.get());
-    if (found && PyFunction_Check(found)) {
-      capture.guard_class_attribute(Py_TYPE(callable), name.get(), found);
-      capture.admit(found, capture.sources.pinned(found, fmt::format("{}.__call__", Py_TYPE(callable)->tp_name)));
-      return call_with_self(capture, found, callable, std::move(args));
-    }
-  }
-  capture.stop(BreakReason::CFunction, name_of(callable));
+  if (PyCFunction_Check(callable)) return call_builtin_method(capture, callable, std::move(args));
+  if (is_partial(callable)) return call_partial(capture, callable, std::move(args));
+  if (is_cached(callable)) return call_cached(capture, callable, std::move(args));
+  if (PyType_Check(callable)) return instantiate(capture, callable, std::move(args));
+  return call_instance(capture, callable, std::move(args));
 }
 
 }  // namespace firesteel::capture

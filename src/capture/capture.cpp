@@ -63,7 +63,7 @@ void Capture::stop(BreakReason reason, std::string detail) {
 
 void Capture::stop_for_python_error() {
   if (!PyErr_Occurred()) stop(BreakReason::Internal, "an error without an exception");
-  if (!PyErr_ExceptionMatches(PyExc_Exception)) python::throw_python_error();
+  if (!PyErr_ExceptionMatches(PyExc_Exception) || concrete) python::throw_python_error();
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
@@ -76,13 +76,38 @@ void Capture::stop_for_python_error() {
   stop(BreakReason::Exception, fmt::format("{}: {}", name, message));
 }
 
+void Capture::stop_for_own_error() {
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyRef type_ref = PyRef::steal(type), traceback_ref = PyRef::steal(traceback);
+    interrupt = PyRef::steal(value);
+    throw Break{BreakReason::Interrupt, "", {}, {}};
+  }
+  static PyObject* own = [] {
+    python::ErrorAside aside;
+    PyRef module = python::checked(PyImport_ImportModule("firesteel._C"));
+    return python::checked(PyObject_GetAttrString(module.get(), "Error")).release();
+  }();
+  if (PyErr_ExceptionMatches(own)) stop_for_python_error();
+}
+
+void Capture::guard_present(PyObject* dict, const Source* in, PyObject* key) {
+  if (!in || concrete || journal.touched(dict)) return;
+  add_guard({GuardKind::Present, in, PyRef::borrow(key)});
+}
+
 void Capture::add_guard(Guard guard) {
-  PyObject* key = guard.kind == GuardKind::Absent ? guard.expected.get() : nullptr;
+  if (concrete) return;
+  const bool keyed = guard.kind == GuardKind::Absent || guard.kind == GuardKind::Present;
+  PyObject* key = keyed ? guard.expected.get() : nullptr;
   if (guard.other) key = const_cast<PyObject*>(reinterpret_cast<const PyObject*>(guard.other));
   if (guarded_.emplace(guard.kind, guard.source, key).second) guards.push_back(std::move(guard));
 }
 
 void Capture::guard_class_attribute(PyTypeObject* type, PyObject* name, PyObject* found) {
+  if (concrete) return;
   auto& watched = classes_[type];
   if (!watched) {
     watched = std::make_shared<guards::ClassAttributes>();
@@ -97,9 +122,16 @@ void Capture::guard_class_attribute(PyTypeObject* type, PyObject* name, PyObject
   watched->found.emplace_back(PyRef::borrow(name), PyRef::borrow(found));
 }
 
+Capture::~Capture() { journal.roll_back(); }
+
 PyRef Capture::made(PyRef object) {
-  if (made_.insert(object.get()).second) held_.push_back(object);
+  if (!concrete) births_[object.get()] = clock;
   return object;
+}
+
+long Capture::birth_of(PyObject* object) const {
+  auto found = births_.find(object);
+  return found == births_.end() ? -1 : found->second;
 }
 
 }  // namespace firesteel::capture

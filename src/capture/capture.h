@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "capture/break_reasons.h"
+#include "capture/journal.h"
 #include "graph/graph.h"
 #include "guards/guard_program.h"
 #include "guards/source.h"
@@ -46,12 +47,18 @@ struct TorchCall {
 
 class Capture {
  public:
-  explicit Capture(std::string name) { graph.name = std::move(name); }
+  enum class Mode { Record, Concrete };
+  explicit Capture(std::string name, Mode mode = Mode::Record) : concrete(mode == Mode::Concrete) {
+    graph.name = std::move(name);
+  }
+  ~Capture();
 
   // Gives the capture up, naming the user's line.
   [[noreturn]] void stop(BreakReason reason, std::string detail);
   // The same for the Python error that is set; one that is no Exception (KeyboardInterrupt) is thrown on as it is.
   [[noreturn]] void stop_for_python_error();
+  // Stops for an error that is ours and no business of the captured code, or an interrupt; else does nothing.
+  void stop_for_own_error();
 
   // ---- reads (reads.cpp)
   // A value found at a source: guards it and gives what the interpreter works with.
@@ -77,17 +84,40 @@ class Capture {
   // All that a module holds: parameters, buffers, plain attributes, and the same of its children.
   void consult_module(PyObject* module, const Source* source);
 
-  // Objects made by the captured code itself may be changed by it.
+  // A value found in a dict, at `in`: from its source where it is what was there before, else as it is.
+  PyRef read_key(PyObject* dict, const Source* in, PyObject* key, PyObject* value);
+  // A key that is not in a dict: guarded where it was not there before either.
+  void guard_absent(PyObject* dict, const Source* in, PyObject* key);
+  // A key that is in a dict, whatever its value.
+  void guard_present(PyObject* dict, const Source* in, PyObject* key);
+  // Looks at everything in a nest of containers, so that C code may walk it; real tensors in it become stand-ins.
+  PyRef consult_deep(PyObject* value);
+
+  // ---- writes (writes.cpp)
+  // Before a dict, list, set, deque or cell is changed; nothing for what the captured code made itself.
+  void before_write(PyObject* container);
+  void before_slot_write(PyObject* object, PyObject* member);
+  // Guards that an object that was written to is none of the others of its class that were read.
+  void keep_apart(PyObject* object, const Source* source);
+  // The object that was found at a source; null where none is known.
+  PyObject* object_at(const Source* source) const;
+
+  // Objects made by the captured code itself have no source. Remembers when it was made.
   PyRef made(PyRef object);
-  bool is_made(PyObject* object) const { return made_.count(object) != 0; }
-  void hold(PyRef object) { held_.push_back(std::move(object)); }
+  bool is_made(PyObject* object) const { return !source_of(object); }
+  // The instruction of the outer frame, counted from the segment's start, that made the object; -1: unknown.
+  long birth_of(PyObject* object) const;
 
   // ---- calls that become nodes (torch_calls.cpp)
   PyRef torch_call(PyObject* callable, const std::string& name, PyRef args, PyRef kwargs = {});
+  // A call that changes torch's thread-local state: a node without tensors.
+  PyRef effect_call(PyObject* callable, const std::string& name, const CallArgs& args);
   PyRef nonstrict_call(PyObject* function, const CallArgs& args);
   // The stand-ins for the call's arguments, in the order they were added.
   void enter(const std::vector<at::Tensor>& stand_ins);
   Value* value_of(PyObject* tensor);
+  // Where a tensor that is an input of the graph, real or stand-in, came from; null for others.
+  const Source* tensor_source(PyObject* tensor) const;
   bool is_stand_in(PyObject* tensor) const;
 
   Graph graph;  // torch-level
@@ -95,22 +125,42 @@ class Capture {
   std::vector<Guard> guards;
   std::vector<const Source*> input_sources;  // one a graph input
   std::vector<PyRef> arguments;              // the real tensors of the call
+  PyRef interrupt;                           // the exception that ended the capture as itself
   std::optional<Break> broken;               // set while a break passes through CPython's frames
   size_t depth = 0;
+  Journal journal;
+  const bool concrete;  // instructions run for real: nothing is guarded, recorded or replaced
+  int suspended = 0;    // Python below runs as it is
+  long clock = 0;       // instructions of the outer frame so far
   bool ran_opaque_python = false;  // a nonstrict function may capture tensors, unguarded
 
  private:
   PyRef tensor_at(PyObject* real, const Source* source);
   void add_input(PyObject* real, PyRef fake, const Source* source, InputRole role);
-  void record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result);
+  void record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
+              bool always = false);
 
   std::unordered_map<PyObject*, const Source*> provenance_;
   std::unordered_map<PyObject*, PyRef> fakes_;  // by the real tensor
   std::unordered_map<const c10::TensorImpl*, Value*> values_;
-  std::unordered_set<PyObject*> made_, consulted_;
+  std::unordered_map<const c10::TensorImpl*, const Source*> stand_in_sources_;
+  std::unordered_set<PyObject*> consulted_;
+  std::unordered_map<PyObject*, long> births_;
   std::set<std::tuple<GuardKind, const Source*, PyObject*>> guarded_;
   std::unordered_map<PyTypeObject*, std::shared_ptr<guards::ClassAttributes>> classes_;
   std::vector<PyRef> held_;
+};
+
+// While one lives, Python that C code runs is not interpreted.
+class Suspended {
+ public:
+  explicit Suspended(Capture& capture) : capture_(capture) { ++capture_.suspended; }
+  ~Suspended() { --capture_.suspended; }
+  Suspended(const Suspended&) = delete;
+  Suspended& operator=(const Suspended&) = delete;
+
+ private:
+  Capture& capture_;
 };
 
 // Exact types that are compared by value without running Python code.

@@ -3,7 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include "capture/entry.h"
+#include "capture/region.h"
 
 namespace firesteel::capture {
 
@@ -11,10 +11,10 @@ namespace firesteel::capture {
 void make_callable_types(PyObject* module);
 
 // `callable` is a Python function or a bound method of one.
-PyRef new_compiled_function(PyObject* callable, Backend backend, bool fullgraph, size_t recompile_limit);
+PyRef new_compiled_function(PyObject* callable, const RegionOptions& options);
 PyRef new_nonstrict_function(PyObject* function);
 
-// The entries of a compiled function, newest first; null for any other object.
-const std::vector<std::shared_ptr<Entry>>* entries_of(PyObject* object);
+// What a compiled function has compiled; null for any other object.
+const Region* region_of(PyObject* object);
 
 }  // namespace firesteel::capture

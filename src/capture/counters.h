@@ -14,10 +14,11 @@ struct Counters {
       FIRESTEEL_BREAK_REASONS(X)
 #undef X
       ;
-  uint64_t captured = 0;                       // frames that became an entry to run
-  uint64_t hits = 0;                           // calls that an entry served
-  uint64_t misses = 0;                         // calls that none did
-  std::array<uint64_t, kReasons> fallbacks{};  // calls that ran eagerly, by reason
+  uint64_t captured = 0;                       // pieces of code that were compiled
+  uint64_t hits = 0;                           // calls that were served, whole or in pieces
+  uint64_t misses = 0;                         // calls and pieces that had to be captured
+  std::array<uint64_t, kReasons> breaks{};     // instructions between two pieces that ran eagerly, by reason
+  std::array<uint64_t, kReasons> fallbacks{};  // frames that ran eagerly to their end, by reason
 };
 inline Counters& counters() {
   static Counters all;

@@ -1,6 +1,10 @@
 // Arming and disarming of the frame hook. All of its state is guarded by the GIL or belongs to one thread.
 #include "capture/frame_hook.h"
 
+#include <utility>
+
+#include "capture/frame_interpreter.h"
+
 namespace firesteel::capture {
 namespace {
 
@@ -10,6 +14,7 @@ struct Armed {
   bool taken = false;
 };
 thread_local Armed* t_armed = nullptr;
+thread_local Capture* t_capture = nullptr;
 
 // The hook is the interpreter's, not the thread's: it stays while any thread waits for its frame.
 size_t g_waiting = 0;
@@ -34,6 +39,8 @@ void disarm(PyThreadState* state) {
 }
 
 PyObject* hook(PyThreadState* state, FsFrame* frame, int throwing) {
+  if (t_capture && !t_capture->suspended && !t_capture->broken)
+    return interpret_inlined(*t_capture, state, frame, throwing);
   Armed* armed = t_armed;
   if (!armed || throwing || fs_frame_function(frame) != armed->function) {
     _PyFrameEvalFunction next = g_other && g_other != &hook ? g_other : &_PyEval_EvalFrameDefault;
@@ -46,6 +53,15 @@ PyObject* hook(PyThreadState* state, FsFrame* frame, int throwing) {
 }
 
 }  // namespace
+
+CaptureScope::CaptureScope(Capture& capture) : outer_(std::exchange(t_capture, &capture)) {
+  arm(PyThreadState_Get());
+}
+
+CaptureScope::~CaptureScope() {
+  t_capture = outer_;
+  disarm(PyThreadState_Get());
+}
 
 PyObject* call_hooked(PyObject* function, PyObject* const* args, size_t count, PyObject* keywords,
                       const FrameTaker& taker, bool& taken) {

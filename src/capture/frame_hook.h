@@ -10,6 +10,20 @@ namespace firesteel::capture {
 // Runs the frame and gives back what its caller is to get (or null with an error), as a PEP 523 function does.
 using FrameTaker = std::function<PyObject*(PyThreadState* state, FsFrame* frame)>;
 
+class Capture;
+
+// While one lives, every frame that starts or goes on on this thread belongs to the capture, unless it is suspended.
+class CaptureScope {
+ public:
+  explicit CaptureScope(Capture& capture);
+  ~CaptureScope();
+  CaptureScope(const CaptureScope&) = delete;
+  CaptureScope& operator=(const CaptureScope&) = delete;
+
+ private:
+  Capture* outer_;
+};
+
 // Calls a Python function so that its own frame goes to `taker`; `taken` says whether it did. It does not where the
 // arguments do not fit the function, or where some other tool was in between.
 PyObject* call_hooked(PyObject* function, PyObject* const* args, size_t count, PyObject* keywords,

@@ -1,11 +1,13 @@
-// The loop: decode, look up, run, until the frame returns.
+// The loop: decode, look up, run, until the frame returns; and the way of an exception through the frame.
 #include "capture/frame_interpreter.h"
 
 #include <array>
 
 #include <fmt/format.h>
 
+#include "capture/frame_hook.h"
 #include "python/errors.h"
+#include "python/tensor_objects.h"
 
 namespace firesteel::capture {
 
@@ -24,17 +26,24 @@ FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFra
     : capture_(capture), state_(state), frame_(frame), code_(fs_frame_code(frame)) {
   bytes_ = python::checked(PyCode_GetCode(code_));  // without the interpreter's own specialisations
   instructions_ = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(bytes_.get()));
+  next_ = fs_frame_next(frame);
+  current_ = next_ > 0 ? next_ - 1 : 0;
   PyObject** given = fs_frame_locals(frame);
-  for (int i = 0; i < code_->co_nlocalsplus; ++i) locals_.push_back(PyRef::borrow(given[i]));
+  const int locals = code_->co_nlocalsplus, depth = fs_frame_depth(frame);
+  locals_.reserve(locals);
+  for (int i = 0; i < locals; ++i) locals_.push_back(PyRef::borrow(given[i]));
   local_sources_.resize(locals_.size(), nullptr);
   stack_.reserve(code_->co_stacksize);
+  for (int i = 0; i < depth; ++i) stack_.push_back(PyRef::borrow(given[locals + i]));
   python::check(Py_EnterRecursiveCall(" while capturing a function") == 0);
   fs_frame_link(state, frame, &link_);
   ++capture_.depth;
+  if (!capture_.concrete) remember_closure();
 }
 
 FrameInterpreter::~FrameInterpreter() {
   // While the frame is still on the thread's stack: dropping a value may run code that looks at it.
+  python::ErrorAside aside;
   stack_.clear();
   locals_.clear();
   --capture_.depth;
@@ -42,23 +51,65 @@ FrameInterpreter::~FrameInterpreter() {
   Py_LeaveRecursiveCall();
 }
 
-PyRef FrameInterpreter::run() {
-  try {
-    return loop();
-  } catch (const Break&) {
-    throw;
-  } catch (...) {
-    python::set_python_error(std::current_exception());
+// Variables of outer functions are reached through the function's own closure: a function of the same code that was
+// made anew has other cells.
+void FrameInterpreter::remember_closure() {
+  PyObject* function = fs_frame_function(frame_);
+  PyObject* closure = function ? reinterpret_cast<PyFunctionObject*>(function)->func_closure : nullptr;
+  const Source* source = closure ? capture_.source_of(function) : nullptr;
+  if (!source) return;
+  const Source* in = capture_.sources.step(source, AccessKind::FunctionClosure);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure); ++i) {
+    PyObject* cell = PyTuple_GET_ITEM(closure, i);
+    if (!capture_.source_of(cell)) capture_.remember(cell, capture_.sources.item(in, static_cast<int64_t>(i)));
   }
-  capture_.stop_for_python_error();
 }
 
-PyRef FrameInterpreter::loop() {
-  while (!done_) step();
-  return std::move(returned_);
+void FrameInterpreter::admit_stack(size_t index, const Source* source) {
+  if (stack_[index]) stack_[index] = capture_.admit(stack_[index].get(), source);
 }
 
+Ending FrameInterpreter::run(bool throwing) {
+  if (throwing && !unwind()) return Ending::Raised;
+  return loop(-1, false);
+}
+
+Ending FrameInterpreter::loop(int end, bool once) {
+  while (now_ == State::Runs) {
+    if (counts_ && capture_.clock == stop_at_) return Ending::Stopped;
+    bool failed = false;
+    try {
+      step();
+    } catch (const Break&) {
+      throw;
+    } catch (...) {
+      python::set_python_error_or_runtime_error(std::current_exception());
+      failed = true;
+    }
+    // Code that C code called may have broken the capture; nobody gets to see the error that carried it here.
+    if (capture_.broken) {
+      PyErr_Clear();
+      throw *std::exchange(capture_.broken, std::nullopt);
+    }
+    if (failed) {
+      if (!capture_.concrete) capture_.stop_for_own_error();
+      if (!unwind()) return Ending::Raised;
+    }
+    if (counts_) ++capture_.clock;
+    if ((once || next_ == end) && now_ == State::Runs) return Ending::Stopped;
+  }
+  return now_ == State::Returned ? Ending::Returned : Ending::Yielded;
+}
+
+// Names of keywords belong to the call that follows: no one may stop in between.
 void FrameInterpreter::step() {
+  started_ = next_;
+  do {
+    step_one();
+  } while (keywords_);
+}
+
+void FrameInterpreter::step_one() {
   int opcode = instructions_[2 * next_];
   int arg = instructions_[2 * next_ + 1];
   while (opcode == EXTENDED_ARG) {
@@ -66,6 +117,7 @@ void FrameInterpreter::step() {
     opcode = instructions_[2 * next_];
     arg = (arg << 8) | instructions_[2 * next_ + 1];
   }
+  current_ = next_;
   fs_frame_set_instruction(frame_, next_);
   ++next_;
   const Row& row = rows()[opcode];
@@ -80,10 +132,86 @@ void FrameInterpreter::step() {
   (this->*row.handler)(arg);
 }
 
+namespace {
+
+// The exception table: start, size, handler, depth and whether the instruction is pushed, as 6-bit groups.
+struct TableReader {
+  const unsigned char *at, *end;
+  int number() {
+    int value = *at & 63;
+    while (*at & 64) value = (value << 6) | (*++at & 63);
+    ++at;
+    return value;
+  }
+};
+
+struct ExceptionHandler {
+  int target = -1, depth = 0;
+  bool pushes_instruction = false;
+};
+
+ExceptionHandler find_handler(PyCodeObject* code, int instruction) {
+  auto* bytes = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(code->co_exceptiontable));
+  TableReader reader{bytes, bytes + PyBytes_GET_SIZE(code->co_exceptiontable)};
+  while (reader.at < reader.end) {
+    const int start = reader.number(), size = reader.number(), target = reader.number(), packed = reader.number();
+    if (start > instruction) break;
+    if (instruction < start + size) return {target, packed >> 1, (packed & 1) != 0};
+  }
+  return {};
+}
+
+}  // namespace
+
+bool FrameInterpreter::unwind() {
+  if (!std::exchange(reraises_, false)) {
+    PyRef frame = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(state_)));
+    if (frame) PyTraceBack_Here(reinterpret_cast<PyFrameObject*>(frame.get()));
+  }
+  const ExceptionHandler found = find_handler(code_, current_);
+  if (found.target < 0) {
+    // Whatever is left of the frame is dropped while the error waits.
+    return false;
+  }
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyRef type_ref = PyRef::steal(type), exception = PyRef::steal(value), traceback_ref = PyRef::steal(traceback);
+  if (traceback_ref) PyException_SetTraceback(exception.get(), traceback_ref.get());
+  while (stack_.size() > static_cast<size_t>(found.depth)) stack_.pop_back();
+  if (found.pushes_instruction) push(python::checked(PyLong_FromLong(fs_frame_next(frame_) - 1)));
+  push(capture_.made(std::move(exception)));
+  next_ = found.target;
+  return true;
+}
+
+void FrameInterpreter::store() {
+  PyObject** place = fs_frame_locals(frame_);
+  const int locals = code_->co_nlocalsplus, before = fs_frame_depth(frame_);
+  std::vector<PyRef> old;
+  for (int i = 0; i < locals; ++i) {
+    old.push_back(PyRef::steal(place[i]));
+    place[i] = PyRef(locals_[i]).release();
+  }
+  for (int i = 0; i < before; ++i) old.push_back(PyRef::steal(place[locals + i]));
+  for (size_t i = 0; i < stack_.size(); ++i) place[locals + i] = PyRef(stack_[i]).release();
+  fs_frame_set_depth(frame_, static_cast<int>(stack_.size()));
+  fs_frame_set_next(frame_, next_);
+}
+
 PyRef FrameInterpreter::pop() {
   PyRef value = std::move(stack_.back());
   stack_.pop_back();
   return value;
+}
+
+void FrameInterpreter::set_local(int index, PyRef value) {
+  local_sources_[index] = nullptr;
+  PyRef old = std::exchange(locals_[index], std::move(value));
+  if (!capture_.concrete) return;
+  PyObject*& place = fs_frame_locals(frame_)[index];
+  PyRef old_in_frame = PyRef::steal(place);
+  place = PyRef(locals_[index]).release();
 }
 
 std::vector<PyRef> FrameInterpreter::pop_many(size_t count) {
@@ -94,28 +222,57 @@ std::vector<PyRef> FrameInterpreter::pop_many(size_t count) {
 
 void FrameInterpreter::serve_interrupts() {
   if (!fs_wants_break(state_)) return;
+  Journal::Hidden hidden(capture_.journal);
+  Suspended suspended(capture_);
   Py_BEGIN_ALLOW_THREADS Py_END_ALLOW_THREADS python::check(PyErr_CheckSignals() == 0);
 }
 
-PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* frame) noexcept {
+void FrameInterpreter::raise_python(PyObject* type, const std::string& text) {
+  PyErr_SetString(type, text.c_str());
+  python::throw_python_error();
+}
+
+PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* frame, int throwing) noexcept {
   PyRef result;
+  PyObject* generator = fs_frame_generator(frame);
   try {
-    if (!fs_frame_is_fresh(state, frame)) {
-      capture.stop(BreakReason::Monitored, std::string(python::text_of(fs_frame_code(frame)->co_name)));
-    }
+    const std::string_view name = python::text_of(fs_frame_code(frame)->co_name);
+    if (fs_is_monitored(state)) capture.stop(BreakReason::Monitored, std::string(name));
+    constexpr int kAsync = CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
+    if (fs_frame_code(frame)->co_flags & kAsync) capture.stop(BreakReason::Generator, std::string(name));
+    if (!generator && (fs_frame_code(frame)->co_flags & CO_GENERATOR)) return run_frame(state, frame);
+    if (!generator && !fs_frame_is_fresh(state, frame)) capture.stop(BreakReason::Monitored, std::string(name));
+    if (generator && !capture.is_made(generator))
+      capture.stop(BreakReason::Write, fmt::format("stepping the generator `{}`", name));
     FrameInterpreter interpreter(capture, state, frame);
-    result = interpreter.run();
+    switch (interpreter.run(throwing != 0)) {
+      case Ending::Returned:
+        result = interpreter.take_result();
+        break;
+      case Ending::Yielded:
+        result = interpreter.take_result();
+        interpreter.store();
+        fs_generator_suspend(generator);
+        return result.release();
+      case Ending::Raised:
+      case Ending::Stopped:
+        break;
+    }
   } catch (const Break& found) {
     capture.broken = found;
   } catch (...) {
-    try {
-      python::set_python_error(std::current_exception());
-    } catch (const std::exception& error) {
-      capture.broken = Break{BreakReason::Internal, error.what(), {}, {}};
-    }
+    python::set_python_error_or_runtime_error(std::current_exception());
   }
   // A break crosses CPython's frames as an error that nobody sees.
   if (capture.broken && !PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the capture was given up");
+  if (generator) {
+    // What the frame still has on its stack is not used any more.
+    PyObject** place = fs_frame_locals(frame) + fs_frame_code(frame)->co_nlocalsplus;
+    const int depth = fs_frame_depth(frame);
+    python::ErrorAside aside;
+    for (int i = 0; i < depth; ++i) Py_CLEAR(place[i]);
+    fs_frame_set_depth(frame, 0);
+  }
   return fs_frame_finish(state, frame, result.release());
 }
 

@@ -1,7 +1,8 @@
 // Runs one frame's bytecode over real Python values, with stand-ins for tensors, on a stack and locals of its own.
 //
-// The frame itself is only linked into the thread's stack, so that lines and tracebacks are right; its locals stay as
-// the call left them, which is what makes "run it eagerly from its start" possible at any point.
+// The frame itself is only linked into the thread's stack, so that lines and tracebacks are right; what it holds stays
+// as it was until store() is called, which is what makes "run it eagerly from here" possible at any point. With a
+// concrete capture the same instructions run for real.
 #pragma once
 
 #include <vector>
@@ -12,6 +13,13 @@
 
 namespace firesteel::capture {
 
+enum class Ending {
+  Returned,
+  Raised,   // a Python error is set
+  Yielded,  // a generator: the frame holds its state
+  Stopped,  // at the instruction that was asked for
+};
+
 class FrameInterpreter {
  public:
   FrameInterpreter(Capture& capture, PyThreadState* state, FsFrame* frame);
@@ -19,11 +27,33 @@ class FrameInterpreter {
   FrameInterpreter(const FrameInterpreter&) = delete;
   FrameInterpreter& operator=(const FrameInterpreter&) = delete;
 
-  // Where a parameter's value came from; it is guarded when it is first read.
+  // Where a local's value came from; it is guarded when it is first read.
   void set_local_source(size_t index, const Source* source) { local_sources_[index] = source; }
+  // The same for a value on the stack, which is guarded now.
+  void admit_stack(size_t index, const Source* source);
 
-  // The frame's result. Throws a Break, or the Python error of an interrupt.
-  PyRef run();
+  // This is the frame whose instructions are counted: stops before number `stop_at`; -1: never.
+  void count_instructions(long stop_at) {
+    counts_ = true;
+    stop_at_ = stop_at;
+  }
+
+  // Throws a Break. `throwing`: an exception is raised where the frame stands.
+  Ending run(bool throwing = false);
+  // Runs until `end` is next, at least one instruction; or just one.
+  Ending run_to(int end) { return loop(end, false); }
+  Ending run_one() { return loop(-1, true); }
+  PyRef take_result() { return std::move(result_); }
+
+  const std::vector<PyRef>& locals() const { return locals_; }
+  const std::vector<PyRef>& stack() const { return stack_; }
+  bool is_untouched(size_t local) const { return local_sources_[local] != nullptr; }
+  int next() const { return next_; }
+
+  // Back before the instruction that could not be run.
+  void go_back() { next_ = started_; }
+  // Puts locals, stack and the next instruction into the frame.
+  void store();
 
  private:
   using Handler = void (FrameInterpreter::*)(int arg);
@@ -33,13 +63,19 @@ class FrameInterpreter {
   };
   static const Row* rows();
 
-  PyRef loop();
+  void remember_closure();
+  Ending loop(int end, bool once);
   void step();
+  void step_one();
+  // Goes to the handler of the Python error that is set; false where the frame has none.
+  bool unwind();
   PyRef pop();
   void push(PyRef value) { stack_.push_back(std::move(value)); }
   PyRef& top(int depth = 1) { return stack_[stack_.size() - depth]; }
   std::vector<PyRef> pop_many(size_t count);
   PyObject* name(int index) const { return PyTuple_GET_ITEM(code_->co_names, index); }
+  // Running for real, others may look at the frame's locals.
+  void set_local(int index, PyRef value);
   void jump_if(bool condition, int delta) {
     if (condition) next_ += delta;
   }
@@ -48,75 +84,15 @@ class FrameInterpreter {
   PyRef unpacked(PyObject* value);
   PyRef make_super();
   void serve_interrupts();
+  PyRef globals_dict(const Source*& source);
+  PyRef load_name(PyObject* wanted);
+  void add_to_dict(PyObject* dict, PyObject* key, PyObject* value);
+  [[noreturn]] void raise_python(PyObject* type, const std::string& text);
 
   // One handler an instruction of the table; several instructions may share one.
-  void nop(int arg);
-  void resume(int arg);
-  void pop_top(int arg);
-  void push_null(int arg);
-  void copy(int arg);
-  void swap(int arg);
-  void load_const(int arg);
-  void load_fast(int arg);
-  void store_fast(int arg);
-  void delete_fast(int arg);
-  void load_global(int arg);
-  void store_global(int arg);
-  void make_cell(int arg);
-  void copy_free_vars(int arg);
-  void load_closure(int arg);
-  void load_deref(int arg);
-  void store_deref(int arg);
-  void load_attr(int arg);
-  void load_method_(int arg);
-  void store_attr(int arg);
-  void unary_positive(int arg);
-  void unary_negative(int arg);
-  void unary_invert(int arg);
-  void unary_not(int arg);
-  void binary_op(int arg);
-  void binary_subscr(int arg);
-  void store_subscr(int arg);
-  void compare_op(int arg);
-  void is_op(int arg);
-  void contains_op(int arg);
-  void build_tuple(int arg);
-  void build_list(int arg);
-  void build_set(int arg);
-  void build_map(int arg);
-  void build_const_key_map(int arg);
-  void build_slice(int arg);
-  void build_string(int arg);
-  void format_value(int arg);
-  void list_append(int arg);
-  void list_extend(int arg);
-  void list_to_tuple(int arg);
-  void set_add(int arg);
-  void map_add(int arg);
-  void dict_update(int arg);
-  void dict_merge(int arg);
-  void unpack_sequence(int arg);
-  void unpack_ex(int arg);
-  void get_iter(int arg);
-  void for_iter(int arg);
-  void jump_forward(int arg);
-  void jump_backward(int arg);
-  void pop_jump_forward_if_true(int arg);
-  void pop_jump_forward_if_false(int arg);
-  void pop_jump_backward_if_true(int arg);
-  void pop_jump_backward_if_false(int arg);
-  void pop_jump_forward_if_none(int arg);
-  void pop_jump_forward_if_not_none(int arg);
-  void pop_jump_backward_if_none(int arg);
-  void pop_jump_backward_if_not_none(int arg);
-  void jump_if_true_or_pop(int arg);
-  void jump_if_false_or_pop(int arg);
-  void kw_names(int arg);
-  void call_(int arg);
-  void call_function_ex(int arg);
-  void make_function(int arg);
-  void return_value(int arg);
-  void raise_varargs(int arg);
+#define FIRESTEEL_DECLARE(opcode, handler) void handler(int arg);
+  FIRESTEEL_HANDLERS(FIRESTEEL_DECLARE)
+#undef FIRESTEEL_DECLARE
 
   Capture& capture_;
   PyThreadState* state_;
@@ -125,15 +101,20 @@ class FrameInterpreter {
   PyCodeObject* code_;
   PyRef bytes_;
   const unsigned char* instructions_;
-  int next_ = 0;  // the instruction after the one that runs
+  int next_ = 0;     // the instruction after the one that runs
+  int current_ = 0;  // the one that runs
+  int started_ = 0;  // the first of those that belong together with it
   std::vector<PyRef> locals_, stack_;
   std::vector<const Source*> local_sources_;
   PyRef keywords_;  // KW_NAMES for the next CALL
-  PyRef returned_;
-  bool done_ = false;
+  PyRef result_;
+  bool counts_ = false;
+  long stop_at_ = -1;
+  bool reraises_ = false;  // the error that is set keeps its traceback
+  enum class State { Runs, Returned, Yielded } now_ = State::Runs;
 };
 
 // Takes the frame of a function called inside: what the frame hook does with it. Never throws.
-PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* frame) noexcept;
+PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* frame, int throwing) noexcept;
 
 }  // namespace firesteel::capture

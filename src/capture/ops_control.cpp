@@ -50,15 +50,12 @@ void FrameInterpreter::get_iter(int) {
 
 void FrameInterpreter::for_iter(int arg) {
   PyObject* iterator = top().get();
-  if (!capture_.is_made(iterator)) capture_.stop(BreakReason::Write, "stepping an iterator");
-  PyRef item = PyRef::steal(Py_TYPE(iterator)->tp_iternext(iterator));
+  if (!capture_.concrete && !capture_.is_made(iterator))
+    capture_.stop(BreakReason::Write, "stepping an iterator from outside");
+  PyRef item = next_of(capture_, iterator);
   if (item) {
-    push(capture_.adopt(std::move(item)));
+    push(std::move(item));
     return;
-  }
-  if (PyErr_Occurred()) {
-    if (!PyErr_ExceptionMatches(PyExc_StopIteration)) python::throw_python_error();
-    PyErr_Clear();
   }
   pop();
   next_ += arg;
@@ -92,11 +89,12 @@ PyRef FrameInterpreter::make_super() {
     // A parameter that an inner function uses lives in a cell.
     PyCell_Check(locals_[0].get()) ? load_deref(0) : load_fast(0);
     PyRef self = pop();
+    if (!self) break;
     PyRef made = checked(
         PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PySuper_Type), type.get(), self.get(), nullptr));
     return capture_.made(std::move(made));
   }
-  capture_.stop(BreakReason::Value, "super() outside a method");
+  raise_python(PyExc_RuntimeError, "super(): no arguments");
 }
 
 void FrameInterpreter::call_function_ex(int arg) {
@@ -105,11 +103,18 @@ void FrameInterpreter::call_function_ex(int arg) {
   PyRef callable = pop();
   pop();  // the place of a method's self
   CallArgs args;
+  if (capture_.concrete) {
+    PyRef tuple = PyTuple_CheckExact(positional.get()) ? positional : checked(PySequence_Tuple(positional.get()));
+    PyRef named = keywords && !PyDict_CheckExact(keywords.get()) ? checked(PyDict_New()) : keywords;
+    if (named.get() != keywords.get()) python::check(PyDict_Update(named.get(), keywords.get()) == 0);
+    push(call_spread(capture_, callable.get(), tuple.get(), named.get()));
+    return;
+  }
   PyRef items = unpacked(positional.get());
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
     args.values.push_back(PyRef::borrow(PyList_GET_ITEM(items.get(), i)));
   if (keywords) {
-    if (!is_mapping(keywords.get()))
+    if (!PyDict_Check(keywords.get()))
       capture_.stop(BreakReason::Value, fmt::format("`**` of a {}", Py_TYPE(keywords.get())->tp_name));
     capture_.consult(keywords.get());
     args.keywords = checked(PySequence_Tuple(keywords.get()));
@@ -135,10 +140,8 @@ void FrameInterpreter::make_function(int arg) {
 }
 
 void FrameInterpreter::return_value(int) {
-  returned_ = pop();
-  done_ = true;
+  result_ = pop();
+  now_ = State::Returned;
 }
-
-void FrameInterpreter::raise_varargs(int) { capture_.stop(BreakReason::Exception, "the code raises here"); }
 
 }  // namespace firesteel::capture

@@ -18,12 +18,20 @@ void FrameInterpreter::copy(int arg) { push(PyRef(top(arg))); }
 void FrameInterpreter::swap(int arg) { std::swap(top(), top(arg)); }
 void FrameInterpreter::load_const(int arg) { push(PyRef::borrow(PyTuple_GET_ITEM(code_->co_consts, arg))); }
 
+namespace {
+
+std::string local_name(PyCodeObject* code, int index) {
+  return std::string(python::text_of(PyTuple_GET_ITEM(code->co_localsplusnames, index)));
+}
+
+}  // namespace
+
 void FrameInterpreter::load_fast(int arg) {
   PyRef& local = locals_[arg];
   if (!local) {
-    capture_.stop(BreakReason::Exception,
-                  fmt::format("UnboundLocalError: '{}' is not associated with a value",
-                              python::text_of(PyTuple_GET_ITEM(code_->co_localsplusnames, arg))));
+    raise_python(PyExc_UnboundLocalError,
+                 fmt::format("cannot access local variable '{}' where it is not associated with a value",
+                             local_name(code_, arg)));
   }
   if (const Source* source = std::exchange(local_sources_[arg], nullptr)) {
     local = capture_.admit(local.get(), source);
@@ -34,81 +42,123 @@ void FrameInterpreter::load_fast(int arg) {
 }
 
 void FrameInterpreter::store_fast(int arg) {
-  local_sources_[arg] = nullptr;
-  locals_[arg] = pop();
+  set_local(arg, pop());
 }
 
 void FrameInterpreter::delete_fast(int arg) {
-  if (!locals_[arg]) capture_.stop(BreakReason::Exception, "UnboundLocalError");
-  local_sources_[arg] = nullptr;
-  locals_[arg] = {};
+  if (!locals_[arg]) {
+    raise_python(PyExc_UnboundLocalError,
+                 fmt::format("cannot access local variable '{}' where it is not associated with a value",
+                             local_name(code_, arg)));
+  }
+  set_local(arg, {});
+}
+
+// The frame's global variables, as an object that can be written to.
+PyRef FrameInterpreter::globals_dict(const Source*& source) {
+  PyObject* globals = fs_frame_globals(frame_);
+  if (!PyDict_CheckExact(globals)) capture_.stop(BreakReason::Attribute, "a global variable");
+  source = capture_.sources.pinned(globals, "");
+  if (!capture_.concrete) capture_.remember(globals, source);
+  return PyRef::borrow(globals);
+}
+
+PyRef FrameInterpreter::load_name(PyObject* wanted) {
+  const Source* in = nullptr;
+  PyRef globals = globals_dict(in);
+  if (PyObject* value = PyDict_GetItemWithError(globals.get(), wanted))
+    return capture_.read_key(globals.get(), in, wanted, value);
+  python::check(!PyErr_Occurred());
+  capture_.guard_absent(globals.get(), in, wanted);
+  PyObject* builtins = fs_frame_builtins(frame_);
+  if (!PyDict_CheckExact(builtins)) capture_.stop(BreakReason::Attribute, "a builtin");
+  PyObject* value = PyDict_GetItemWithError(builtins, wanted);
+  if (!value) raise_python(PyExc_NameError, fmt::format("name '{}' is not defined", python::text_of(wanted)));
+  return capture_.read_key(builtins, capture_.sources.pinned(builtins, ""), wanted, value);
+}
+
+void FrameInterpreter::load_build_class(int) {
+  PyObject* build = PyDict_GetItemString(fs_frame_builtins(frame_), "__build_class__");
+  if (!build) raise_python(PyExc_NameError, "__build_class__ not found");
+  push(PyRef::borrow(build));
 }
 
 void FrameInterpreter::load_global(int arg) {
-  PyObject* wanted = name(arg >> 1);
-  PyObject* globals = fs_frame_globals(frame_);
-  PyObject* builtins = fs_frame_builtins(frame_);
-  if (!PyDict_CheckExact(globals) || !PyDict_CheckExact(builtins))
-    capture_.stop(BreakReason::Attribute, "a global variable");
-  const Source* in = capture_.sources.pinned(globals, "");
-  PyObject* value = PyDict_GetItemWithError(globals, wanted);
-  if (!value) {
-    python::check(!PyErr_Occurred());
-    capture_.add_guard({GuardKind::Absent, in, PyRef::borrow(wanted)});
-    in = capture_.sources.pinned(builtins, "");
-    value = PyDict_GetItemWithError(builtins, wanted);
-  }
-  if (!value)
-    capture_.stop(BreakReason::Exception, fmt::format("NameError: name '{}' is not defined", python::text_of(wanted)));
-  PyRef read = capture_.admit(value, capture_.sources.item(in, wanted));
+  PyRef value = load_name(name(arg >> 1));
   if (arg & 1) push({});
-  push(std::move(read));
+  push(std::move(value));
 }
 
 void FrameInterpreter::store_global(int arg) {
-  capture_.stop(BreakReason::Write, fmt::format("the assignment to the global `{}`", python::text_of(name(arg))));
+  const Source* in = nullptr;
+  PyRef globals = globals_dict(in);
+  capture_.before_write(globals.get());
+  python::check(PyDict_SetItem(globals.get(), name(arg), pop().get()) == 0);
+}
+
+void FrameInterpreter::delete_global(int arg) {
+  const Source* in = nullptr;
+  PyRef globals = globals_dict(in);
+  const int there = PyDict_Contains(globals.get(), name(arg));
+  if (there <= 0)
+    raise_python(PyExc_NameError, fmt::format("name '{}' is not defined", python::text_of(name(arg))));
+  capture_.read_key(globals.get(), in, name(arg), PyDict_GetItem(globals.get(), name(arg)));
+  capture_.before_write(globals.get());
+  python::check(PyDict_DelItem(globals.get(), name(arg)) == 0);
 }
 
 void FrameInterpreter::make_cell(int arg) {
   if (const Source* source = std::exchange(local_sources_[arg], nullptr)) {
     locals_[arg] = capture_.admit(locals_[arg].get(), source);
   }
-  locals_[arg] = capture_.made(checked(PyCell_New(locals_[arg].get())));
+  set_local(arg, capture_.made(checked(PyCell_New(locals_[arg].get()))));
 }
 
 void FrameInterpreter::copy_free_vars(int arg) {
-  PyObject* function = fs_frame_function(frame_);
-  PyObject* closure = reinterpret_cast<PyFunctionObject*>(function)->func_closure;
-  const Source* source = capture_.source_of(function);
+  PyObject* closure = reinterpret_cast<PyFunctionObject*>(fs_frame_function(frame_))->func_closure;
   const int first = code_->co_nlocalsplus - arg;
   for (int i = 0; i < arg; ++i) {
     PyObject* cell = PyTuple_GET_ITEM(closure, i);
-    locals_[first + i] = PyRef::borrow(cell);
-    if (capture_.is_made(cell)) continue;
-    // Reached through the function's own closure: a function of the same code that was made anew has other cells.
-    if (!capture_.source_of(cell)) {
-      if (!source) capture_.stop(BreakReason::Origin, "a variable of an outer function");
-      const Source* in = capture_.sources.step(source, AccessKind::FunctionClosure);
-      capture_.remember(cell, capture_.sources.item(in, i));
-    }
-    local_sources_[first + i] = capture_.sources.step(capture_.source_of(cell), AccessKind::CellContents);
+    set_local(first + i, PyRef::borrow(cell));
   }
 }
 
-void FrameInterpreter::load_closure(int arg) { push(PyRef(locals_[arg])); }
+void FrameInterpreter::load_closure(int arg) {
+  if (const Source* source = std::exchange(local_sources_[arg], nullptr)) capture_.admit(locals_[arg].get(), source);
+  push(PyRef(locals_[arg]));
+}
 
 void FrameInterpreter::load_deref(int arg) {
+  if (const Source* at = std::exchange(local_sources_[arg], nullptr)) capture_.admit(locals_[arg].get(), at);
   PyObject* cell = locals_[arg].get();
   PyObject* value = PyCell_GET(cell);
-  if (!value) capture_.stop(BreakReason::Exception, "NameError: a free variable is not associated with a value");
-  const Source* source = local_sources_[arg];
-  push(source ? capture_.admit(value, source) : capture_.adopt(PyRef::borrow(value)));
+  if (!value) {
+    const bool is_free = arg >= code_->co_nlocalsplus - code_->co_nfreevars;
+    raise_python(is_free ? PyExc_NameError : PyExc_UnboundLocalError,
+                 fmt::format("cannot access {} variable '{}' where it is not associated with a value{}",
+                             is_free ? "free" : "local", local_name(code_, arg),
+                             is_free ? " in enclosing scope" : ""));
+  }
+  const Source* source = capture_.source_of(cell);
+  if (source && (!capture_.journal.touched(cell) || capture_.journal.original(cell) == value)) {
+    push(capture_.admit(value, capture_.sources.step(source, AccessKind::CellContents)));
+  } else {
+    push(capture_.adopt(PyRef::borrow(value)));
+  }
 }
 
 void FrameInterpreter::store_deref(int arg) {
+  if (const Source* at = std::exchange(local_sources_[arg], nullptr)) capture_.admit(locals_[arg].get(), at);
   PyObject* cell = locals_[arg].get();
-  if (!capture_.is_made(cell)) capture_.stop(BreakReason::Write, "the assignment to a variable of an outer function");
+  capture_.before_write(cell);
   python::check(PyCell_Set(cell, pop().get()) == 0);
+}
+
+void FrameInterpreter::delete_deref(int arg) {
+  load_deref(arg);
+  pop();
+  capture_.before_write(locals_[arg].get());
+  python::check(PyCell_Set(locals_[arg].get(), nullptr) == 0);
 }
 
 void FrameInterpreter::load_attr(int arg) {
@@ -130,7 +180,59 @@ void FrameInterpreter::load_method_(int arg) {
 }
 
 void FrameInterpreter::store_attr(int arg) {
-  capture_.stop(BreakReason::Write, fmt::format("setting or deleting `.{}`", python::text_of(name(arg))));
+  PyRef object = pop(), value = pop();
+  store_attribute(capture_, object.get(), name(arg), value.get());
+}
+
+void FrameInterpreter::delete_attr(int arg) {
+  PyRef object = pop();
+  store_attribute(capture_, object.get(), name(arg), nullptr);
+}
+
+namespace {
+
+// The full name of what `from .a import b` imports.
+PyRef absolute_name(PyObject* name, PyObject* globals, int level) {
+  if (level == 0) return PyRef::borrow(name);
+  std::string package(python::text_of(PyDict_GetItemString(globals, "__package__")));
+  for (int i = 1; i < level; ++i) package = package.substr(0, package.rfind('.'));
+  const std::string own(python::text_of(name));
+  return checked(PyUnicode_FromString((own.empty() ? package : package + "." + own).c_str()));
+}
+
+}  // namespace
+
+void FrameInterpreter::import_name(int arg) {
+  PyRef from = pop(), level = pop();
+  PyObject* globals = fs_frame_globals(frame_);
+  if (!capture_.concrete) {
+    PyRef full = absolute_name(name(arg), globals, static_cast<int>(PyLong_AsLong(level.get())));
+    PyObject* loaded = PyDict_GetItemWithError(PyImport_GetModuleDict(), full.get());
+    if (!loaded) capture_.stop(BreakReason::Import, std::string(python::text_of(full.get())));
+  }
+  Suspended suspended(capture_);
+  PyRef module = checked(PyImport_ImportModuleLevelObject(name(arg), globals, Py_None, from.get(),
+                                                          static_cast<int>(PyLong_AsLong(level.get()))));
+  push(capture_.admit(module.get(), capture_.sources.pinned(module.get(), std::string(python::text_of(name(arg))))));
+}
+
+void FrameInterpreter::import_from(int arg) {
+  PyObject* module = top().get();
+  PyRef value = capture_.concrete ? PyRef::steal(PyObject_GetAttr(module, name(arg)))
+                                  : find_attribute(capture_, module, name(arg));
+  if (!value) {
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();
+    PyErr_Clear();
+    PyRef package = checked(PyObject_GetAttrString(module, "__name__"));
+    PyRef full = checked(PyUnicode_FromFormat("%U.%U", package.get(), name(arg)));
+    PyObject* loaded = PyDict_GetItemWithError(PyImport_GetModuleDict(), full.get());
+    if (!loaded) {
+      raise_python(PyExc_ImportError, fmt::format("cannot import name '{}' from '{}'", python::text_of(name(arg)),
+                                                  python::text_of(package.get())));
+    }
+    value = capture_.admit(loaded, capture_.sources.pinned(loaded, std::string(python::text_of(full.get()))));
+  }
+  push(std::move(value));
 }
 
 }  // namespace firesteel::capture

@@ -59,14 +59,13 @@ bool is_tensor(const PyRef& value) { return python::is_tensor(value.get()); }
 
 void FrameInterpreter::unary(const char* operation, PyObject* (*run)(PyObject*)) {
   PyRef value = pop();
-  if (is_tensor(value)) {
+  if (is_tensor(value) && !capture_.concrete) {
     push(capture_.torch_call(operator_function(operation), fmt::format("operator.{}", operation),
                              checked(PyTuple_Pack(1, value.get()))));
-  } else if (is_guardable_constant(value.get())) {
-    push(checked(run(value.get())));
-  } else {
-    capture_.stop(BreakReason::Value, fmt::format("`{}` of a {}", operation, Py_TYPE(value.get())->tp_name));
+    return;
   }
+  watch_operator(capture_, value.get(), operation);
+  push(capture_.made(checked(run(value.get()))));
 }
 
 void FrameInterpreter::unary_positive(int) { unary("pos", PyNumber_Positive); }
@@ -80,22 +79,24 @@ void FrameInterpreter::unary_not(int) {
 
 PyRef FrameInterpreter::binary(int operation, PyObject* left, PyObject* right) {
   const BinaryRow& row = kBinary[operation];
+  if (capture_.concrete) return checked(row.run(left, right));
   if (python::is_tensor(left) || python::is_tensor(right)) {
     return capture_.torch_call(operator_function(row.name), fmt::format("operator.{}", row.name),
                                checked(PyTuple_Pack(2, left, right)));
   }
-  const bool assigns = operation >= NB_INPLACE_ADD;
   if (is_guardable_constant(left) && is_guardable_constant(right)) return checked(row.run(left, right));
-  auto plain = [](PyObject* value) { return is_sequence(value) || is_guardable_constant(value); };
-  if (!plain(left) || !plain(right)) {
-    capture_.stop(BreakReason::Value,
-                  fmt::format("`{}` of a {} and a {}", row.name, Py_TYPE(left)->tp_name, Py_TYPE(right)->tp_name));
+  watch_operator(capture_, left, row.name);
+  watch_operator(capture_, right, row.name);
+  const bool assigns = operation >= NB_INPLACE_ADD;
+  if (assigns && (PyList_Check(left) || PyDict_Check(left) || PyAnySet_Check(left))) {
+    capture_.before_write(left);
+    if (PyList_Check(left) && operation == NB_INPLACE_ADD) {
+      PyRef items = checked(PySequence_List(get_iterator(capture_, right).get()));
+      return checked(row.run(left, items.get()));
+    }
   }
-  if (assigns && PyList_CheckExact(left) && !capture_.is_made(left))
-    capture_.stop(BreakReason::Write, "an assignment like `+=`");
-  capture_.consult(left);
-  capture_.consult(right);
-  return capture_.made(checked(row.run(left, right)));
+  PyRef result = checked(row.run(left, right));
+  return result.get() == left ? result : capture_.adopt(capture_.made(std::move(result)));
 }
 
 void FrameInterpreter::binary_op(int arg) {
@@ -113,17 +114,24 @@ void FrameInterpreter::store_subscr(int) {
   set_item(capture_, object.get(), key.get(), value.get());
 }
 
+void FrameInterpreter::delete_subscr(int) {
+  PyRef key = pop(), object = pop();
+  set_item(capture_, object.get(), key.get(), nullptr);
+}
+
 void FrameInterpreter::compare_op(int arg) {
   PyRef right = pop(), left = pop();
+  if (capture_.concrete) {
+    push(checked(PyObject_RichCompare(left.get(), right.get(), arg)));
+    return;
+  }
   if (is_tensor(left) || is_tensor(right)) {
     push(capture_.torch_call(operator_function(kCompare[arg]), fmt::format("operator.{}", kCompare[arg]),
                              checked(PyTuple_Pack(2, left.get(), right.get()))));
     return;
   }
-  if (!capture_.is_deep_constant(left.get()) || !capture_.is_deep_constant(right.get())) {
-    capture_.stop(BreakReason::Value, fmt::format("a {} is compared with a {}", Py_TYPE(left.get())->tp_name,
-                                                  Py_TYPE(right.get())->tp_name));
-  }
+  watch_comparison(capture_, left.get(), kCompare[arg]);
+  watch_comparison(capture_, right.get(), kCompare[arg]);
   push(checked(PyObject_RichCompare(left.get(), right.get(), arg)));
 }
 
@@ -132,36 +140,26 @@ void FrameInterpreter::is_op(int arg) {
   const bool same = left.get() == right.get();
   // A constant was guarded by its value when it was read, None among them; other objects by what they are now.
   for (const PyRef& value : {left, right}) {
-    const Source* source = capture_.source_of(value.get());
-    if (source && left.get() != Py_None && right.get() != Py_None)
-      capture_.add_guard({GuardKind::Identity, source, value});
+    const Source* source = capture_.concrete ? nullptr : capture_.source_of(value.get());
+    if (!source || left.get() == Py_None || right.get() == Py_None || is_guardable_constant(value.get())) continue;
+    // Two things of different types are told apart by these, which are guarded already.
+    if (Py_TYPE(left.get()) != Py_TYPE(right.get())) continue;
+    capture_.add_guard({GuardKind::Identity, source, value});
   }
   push(PyRef::borrow(same != (arg == 1) ? Py_True : Py_False));
 }
 
 void FrameInterpreter::contains_op(int arg) {
   PyRef container = pop(), item = pop();
-  int found = -1;
-  if (is_mapping(container.get()) && is_guardable_constant(item.get())) {
-    const Source* source = capture_.source_of(container.get());
-    found = PyDict_Contains(container.get(), item.get());
-    if (source && found == 1)
-      capture_.admit(PyDict_GetItem(container.get(), item.get()), capture_.sources.item(source, item.get()));
-    if (source && found == 0) capture_.add_guard({GuardKind::Absent, source, item});
-  } else if (capture_.is_deep_constant(container.get()) && capture_.is_deep_constant(item.get())) {
-    found = PySequence_Contains(container.get(), item.get());
-  } else {
-    capture_.stop(BreakReason::Value, fmt::format("`in` on a {}", Py_TYPE(container.get())->tp_name));
-  }
-  python::check(found >= 0);
-  push(PyRef::borrow((found == 1) != (arg == 1) ? Py_True : Py_False));
+  const bool found = contains(capture_, container.get(), item.get());
+  push(PyRef::borrow(found != (arg == 1) ? Py_True : Py_False));
 }
 
 void FrameInterpreter::build_tuple(int arg) {
   std::vector<PyRef> items = pop_many(arg);
   PyRef tuple = checked(PyTuple_New(arg));
   for (int i = 0; i < arg; ++i) PyTuple_SET_ITEM(tuple.get(), i, items[i].release());
-  push(std::move(tuple));
+  push(capture_.made(std::move(tuple)));
 }
 
 void FrameInterpreter::build_list(int arg) {
@@ -175,7 +173,7 @@ void FrameInterpreter::build_set(int arg) {
   std::vector<PyRef> items = pop_many(arg);
   PyRef set = checked(PySet_New(nullptr));
   for (const PyRef& item : items) {
-    if (!is_guardable_constant(item.get())) capture_.stop(BreakReason::Value, "a set of other things than constants");
+    watch_hash(capture_, item.get());
     python::check(PySet_Add(set.get(), item.get()) == 0);
   }
   push(capture_.made(std::move(set)));
@@ -185,8 +183,7 @@ void FrameInterpreter::build_map(int arg) {
   std::vector<PyRef> items = pop_many(2 * static_cast<size_t>(arg));
   PyRef dict = checked(PyDict_New());
   for (int i = 0; i < arg; ++i) {
-    if (!is_guardable_constant(items[2 * i].get()))
-      capture_.stop(BreakReason::Value, "a dict with a key that is no constant");
+    watch_hash(capture_, items[2 * i].get());
     python::check(PyDict_SetItem(dict.get(), items[2 * i].get(), items[2 * i + 1].get()) == 0);
   }
   push(capture_.made(std::move(dict)));
@@ -216,10 +213,7 @@ void FrameInterpreter::build_string(int arg) {
 void FrameInterpreter::format_value(int arg) {
   PyRef spec = arg & 4 ? pop() : PyRef();
   PyRef value = pop();
-  if (!is_guardable_constant(value.get())) {
-    capture_.stop(is_tensor(value) ? BreakReason::DataDependent : BreakReason::Value,
-                  fmt::format("a {} is written into a string", Py_TYPE(value.get())->tp_name));
-  }
+  watch_text(capture_, value.get());
   constexpr PyObject* (*kConversions[])(PyObject*) = {nullptr, PyObject_Str, PyObject_Repr, PyObject_ASCII};
   if (auto* convert = kConversions[arg & 3]) value = checked(convert(value.get()));
   push(checked(PyObject_Format(value.get(), spec.get())));
@@ -231,7 +225,12 @@ void FrameInterpreter::list_append(int arg) {
 }
 
 void FrameInterpreter::list_extend(int arg) {
-  PyRef iterator = get_iterator(capture_, pop().get());
+  PyRef given = pop();
+  if (capture_.concrete && !Py_TYPE(given.get())->tp_iter && !PySequence_Check(given.get())) {
+    raise_python(PyExc_TypeError,
+                 fmt::format("Value after * must be an iterable, not {}", Py_TYPE(given.get())->tp_name));
+  }
+  PyRef iterator = get_iterator(capture_, given.get());
   PyRef items = checked(PySequence_List(iterator.get()));
   PyObject* list = top(arg).get();
   python::check(PyList_SetSlice(list, PyList_GET_SIZE(list), PyList_GET_SIZE(list), items.get()) == 0);
@@ -241,37 +240,60 @@ void FrameInterpreter::list_to_tuple(int) { push(checked(PyList_AsTuple(pop().ge
 
 void FrameInterpreter::set_add(int arg) {
   PyRef item = pop();
-  if (!is_guardable_constant(item.get())) capture_.stop(BreakReason::Value, "a set of other things than constants");
+  watch_hash(capture_, item.get());
   python::check(PySet_Add(top(arg).get(), item.get()) == 0);
+}
+
+void FrameInterpreter::set_update(int arg) {
+  PyRef iterator = get_iterator(capture_, pop().get());
+  PyRef items = checked(PySequence_List(iterator.get()));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+    watch_hash(capture_, PyList_GET_ITEM(items.get(), i));
+    python::check(PySet_Add(top(arg).get(), PyList_GET_ITEM(items.get(), i)) == 0);
+  }
 }
 
 void FrameInterpreter::map_add(int arg) {
   PyRef value = pop(), key = pop();
-  if (!is_guardable_constant(key.get())) capture_.stop(BreakReason::Value, "a dict with a key that is no constant");
+  watch_hash(capture_, key.get());
   python::check(PyDict_SetItem(top(arg).get(), key.get(), value.get()) == 0);
 }
 
 void FrameInterpreter::dict_update(int arg) {
   PyRef mapping = pop();
-  if (!is_mapping(mapping.get()))
-    capture_.stop(BreakReason::Value, fmt::format("a dict takes over a {}", Py_TYPE(mapping.get())->tp_name));
-  capture_.consult(mapping.get());
-  python::check(PyDict_Update(top(arg).get(), mapping.get()) == 0);
+  if (!capture_.concrete) {
+    if (!PyDict_Check(mapping.get()))
+      capture_.stop(BreakReason::Value, fmt::format("a dict takes over a {}", Py_TYPE(mapping.get())->tp_name));
+    capture_.consult(mapping.get());
+  }
+  if (PyDict_Update(top(arg).get(), mapping.get()) == 0) return;
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();
+  PyErr_Clear();
+  raise_python(PyExc_TypeError, fmt::format("'{}' object is not a mapping", Py_TYPE(mapping.get())->tp_name));
 }
 
 void FrameInterpreter::dict_merge(int arg) {
   PyRef mapping = pop();
-  if (!is_mapping(mapping.get()))
-    capture_.stop(BreakReason::Value, fmt::format("`**` of a {}", Py_TYPE(mapping.get())->tp_name));
-  capture_.consult(mapping.get());
-  PyObject* into = top(arg).get();
-  Py_ssize_t position = 0;
-  PyObject* key = nullptr;
-  while (PyDict_Next(mapping.get(), &position, &key, nullptr)) {
-    if (PyDict_Contains(into, key))
-      capture_.stop(BreakReason::Exception, "TypeError: a keyword argument is given twice");
+  if (!capture_.concrete) {
+    if (!PyDict_Check(mapping.get()))
+      capture_.stop(BreakReason::Value, fmt::format("`**` of a {}", Py_TYPE(mapping.get())->tp_name));
+    capture_.consult(mapping.get());
   }
-  python::check(PyDict_Update(into, mapping.get()) == 0);
+  PyObject* into = top(arg).get();
+  PyRef callee = top(arg + 2);
+  if (_PyDict_MergeEx(into, mapping.get(), 2) == 0) return;
+  PyRef name = python::attribute(callee.get(), "__qualname__");
+  if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    PyErr_Clear();
+    raise_python(PyExc_TypeError, fmt::format("{}() argument after ** must be a mapping, not {}",
+                                              python::text_of(name.get()), Py_TYPE(mapping.get())->tp_name));
+  }
+  if (!PyErr_ExceptionMatches(PyExc_KeyError)) python::throw_python_error();
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyRef type_ref = PyRef::steal(type), key = PyRef::steal(value), traceback_ref = PyRef::steal(traceback);
+  raise_python(PyExc_TypeError, fmt::format("{}() got multiple values for keyword argument '{}'",
+                                            python::text_of(name.get()), python::text_of(key.get())));
 }
 
 PyRef FrameInterpreter::unpacked(PyObject* value) {
@@ -284,21 +306,63 @@ PyRef FrameInterpreter::unpacked(PyObject* value) {
   return items;
 }
 
+namespace {
+
+// As CPython takes a value apart: no more items than needed are asked for.
+std::vector<PyRef> take_apart(Capture& capture, PyObject* value, int before, int after, PyRef* rest) {
+  std::vector<PyRef> items;
+  if (capture.concrete && !Py_TYPE(value)->tp_iter && !PySequence_Check(value)) {
+    PyErr_Format(PyExc_TypeError, "cannot unpack non-iterable %.200s object", Py_TYPE(value)->tp_name);
+    python::throw_python_error();
+  }
+  PyRef iterator = get_iterator(capture, value);
+  for (int i = 0; i < before; ++i) {
+    PyRef item = next_of(capture, iterator.get());
+    if (!item) {
+      if (rest) {
+        PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %d, got %d)", before + after, i);
+      } else {
+        PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected %d, got %d)", before, i);
+      }
+      python::throw_python_error();
+    }
+    items.push_back(std::move(item));
+  }
+  if (!rest) {
+    if (PyRef more = next_of(capture, iterator.get())) {
+      PyErr_Format(PyExc_ValueError, "too many values to unpack (expected %d)", before);
+      python::throw_python_error();
+    }
+    return items;
+  }
+  *rest = checked(PyList_New(0));
+  while (PyRef item = next_of(capture, iterator.get())) python::check(PyList_Append(rest->get(), item.get()) == 0);
+  const Py_ssize_t left = PyList_GET_SIZE(rest->get());
+  if (left < after) {
+    PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %d, got %zd)", before + after,
+                 before + left);
+    python::throw_python_error();
+  }
+  for (Py_ssize_t i = left - after; i < left; ++i) items.push_back(PyRef::borrow(PyList_GET_ITEM(rest->get(), i)));
+  python::check(PyList_SetSlice(rest->get(), left - after, left, nullptr) == 0);
+  return items;
+}
+
+}  // namespace
+
 void FrameInterpreter::unpack_sequence(int arg) {
-  PyRef items = unpacked(pop().get());
-  if (PyList_GET_SIZE(items.get()) != arg)
-    capture_.stop(BreakReason::Exception, "ValueError: wrong number of values to unpack");
-  for (int i = arg; i-- > 0;) push(PyRef::borrow(PyList_GET_ITEM(items.get(), i)));
+  PyRef value = pop();
+  std::vector<PyRef> items = take_apart(capture_, value.get(), arg, 0, nullptr);
+  for (int i = arg; i-- > 0;) push(std::move(items[i]));
 }
 
 void FrameInterpreter::unpack_ex(int arg) {
   const int before = arg & 0xff, after = arg >> 8;
-  PyRef items = unpacked(pop().get());
-  const auto count = static_cast<int>(PyList_GET_SIZE(items.get()));
-  if (count < before + after) capture_.stop(BreakReason::Exception, "ValueError: not enough values to unpack");
-  for (int i = count; i-- > count - after;) push(PyRef::borrow(PyList_GET_ITEM(items.get(), i)));
-  push(capture_.made(checked(PyList_GetSlice(items.get(), before, count - after))));
-  for (int i = before; i-- > 0;) push(PyRef::borrow(PyList_GET_ITEM(items.get(), i)));
+  PyRef value = pop(), rest;
+  std::vector<PyRef> items = take_apart(capture_, value.get(), before, after, &rest);
+  for (int i = after; i-- > 0;) push(std::move(items[before + i]));
+  push(capture_.made(std::move(rest)));
+  for (int i = before; i-- > 0;) push(std::move(items[i]));
 }
 
 }  // namespace firesteel::capture

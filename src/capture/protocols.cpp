@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/cpython/frame_shim.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -10,33 +11,8 @@ namespace {
 
 using python::checked;
 
-bool is_plain_iterator(PyObject* object) {
-  static const auto* types = [] {
-    auto* names = new std::unordered_set<std::string_view>{"list_iterator",
-                                                           "tuple_iterator",
-                                                           "range_iterator",
-                                                           "str_iterator",
-                                                           "dict_keyiterator",
-                                                           "dict_valueiterator",
-                                                           "dict_itemiterator",
-                                                           "list_reverseiterator",
-                                                           "reversed",
-                                                           "enumerate",
-                                                           "zip",
-                                                           "odict_iterator",
-                                                           "bytes_iterator",
-                                                           "longrange_iterator",
-                                                           "str_ascii_iterator",
-                                                           "dict_reversekeyiterator",
-                                                           "set_iterator"};
-    return names;
-  }();
-  return types->count(Py_TYPE(object)->tp_name) != 0;
-}
-
 bool is_view(PyObject* object) {
-  return PyDictKeys_Check(object) || PyDictValues_Check(object) || PyDictItems_Check(object) ||
-         std::string_view(Py_TYPE(object)->tp_name).starts_with("odict_");
+  return fs_view_dict(object) || std::string_view(Py_TYPE(object)->tp_name).starts_with("odict_");
 }
 
 PyRef unbind(Capture& capture, PyObject* tensor) {
@@ -48,126 +24,253 @@ PyRef unbind(Capture& capture, PyObject* tensor) {
 }  // namespace
 
 PyRef call_special(Capture& capture, PyObject* object, const char* name, std::vector<PyRef> args) {
-  PyRef key = interned(name);
-  PyTypeObject* type = Py_TYPE(object);
-  PyObject* found = _PyType_Lookup(type, key.get());
-  capture.guard_class_attribute(type, key.get(), found);
-  if (!found || !PyFunction_Check(found)) {
-    capture.stop(BreakReason::Value, fmt::format("a {} has no {} that can be followed", type->tp_name, name));
+  PyRef method = special_method(capture, object, name);
+  if (!method) {
+    capture.stop(BreakReason::Value,
+                 fmt::format("a {} has no {} that can be followed", Py_TYPE(object)->tp_name, name));
   }
-  capture.admit(found, capture.sources.pinned(found, fmt::format("{}.{}", type->tp_name, name)));
   CallArgs given;
-  given.values.push_back(PyRef::borrow(object));
-  for (PyRef& arg : args) given.values.push_back(std::move(arg));
-  return call(capture, found, std::move(given));
+  given.values = std::move(args);
+  return call(capture, method.get(), std::move(given));
 }
 
 bool is_true(Capture& capture, PyObject* value) {
   if (value == Py_True) return true;
   if (value == Py_False || value == Py_None) return false;
-  if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "a tensor decides a branch");
-  if (is_guardable_constant(value)) {
-    const int truth = PyObject_IsTrue(value);
-    python::check(truth >= 0);
-    return truth == 1;
+  if (!capture.concrete) {
+    if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "a tensor decides a branch");
+    PyTypeObject* type = Py_TYPE(value);
+    if (is_guardable_constant(value)) {
+    } else if (PyDict_Check(value) || PyList_Check(value) || PyTuple_Check(value) || PyAnySet_Check(value)) {
+      capture.guard_length(value);
+    } else if (is_python_class(type)) {
+      watch_operator(capture, value, "bool");
+      watch_operator(capture, value, "len");
+    } else {
+      const bool has_truth = type->tp_as_number && type->tp_as_number->nb_bool;
+      const bool has_length = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
+                              (type->tp_as_sequence && type->tp_as_sequence->sq_length);
+      if (!has_truth && !has_length) return true;
+      if (capture.source_of(value))
+        capture.stop(BreakReason::Value, fmt::format("the truth of a {} is asked", type->tp_name));
+    }
   }
-  if (is_sequence(value) || is_mapping(value)) {
-    capture.guard_length(value);
-    return PyObject_Length(value) > 0;
-  }
-  PyTypeObject* type = Py_TYPE(value);
-  const bool has_truth = type->tp_as_number && type->tp_as_number->nb_bool;
-  const bool has_length = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
-                          (type->tp_as_sequence && type->tp_as_sequence->sq_length);
-  if (!has_truth && !has_length) return true;
-  if (!has_truth && (type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return length_of(capture, value) > 0;
-  capture.stop(BreakReason::Value, fmt::format("the truth of a {} is asked", type->tp_name));
+  const int truth = PyObject_IsTrue(value);
+  python::check(truth >= 0);
+  return truth == 1;
 }
 
 Py_ssize_t length_of(Capture& capture, PyObject* object) {
-  Py_ssize_t length = -1;
-  if (python::is_tensor(object) || is_guardable_constant(object)) {
-    length = PyObject_Length(object);
-  } else if (is_sequence(object) || is_mapping(object)) {
-    capture.guard_length(object);
-    length = PyObject_Length(object);
-  } else if (is_view(object) || (PyAnySet_CheckExact(object) && capture.is_made(object))) {
-    length = PyObject_Length(object);
-  } else {
-    PyRef answer = call_special(capture, object, "__len__");
-    length = PyLong_AsSsize_t(answer.get());
+  if (!capture.concrete && !python::is_tensor(object) && !is_guardable_constant(object)) {
+    if (PyDict_Check(object) || PyList_Check(object) || PyTuple_Check(object) || PyAnySet_Check(object)) {
+      capture.guard_length(object);
+    } else if (PyObject* dict = fs_view_dict(object)) {
+      capture.guard_length(dict);
+    } else if (!is_python_class(Py_TYPE(object)) && capture.source_of(object)) {
+      capture.stop(BreakReason::Value, fmt::format("the length of a {}", Py_TYPE(object)->tp_name));
+    }
+    if (Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) watch_operator(capture, object, "len");
   }
+  const Py_ssize_t length = PyObject_Length(object);
   if (length < 0) python::throw_python_error();
   return length;
 }
 
+bool contains(Capture& capture, PyObject* container, PyObject* item) {
+  if (!capture.concrete) {
+    if (python::is_tensor(container)) capture.stop(BreakReason::DataDependent, "`in` on a tensor");
+    PyObject* dict = PyDict_Check(container) ? container : nullptr;
+    if (PyDictKeys_Check(container)) dict = fs_view_dict(container);
+    const bool plain = dict && (PyDict_CheckExact(dict) || is_mapping(dict));
+    if (plain) {
+      watch_hash(capture, item);
+      const Source* source = capture.source_of(dict);
+      PyObject* value = PyDict_GetItemWithError(dict, item);
+      python::check(value || !PyErr_Occurred());
+      if (source && value) {
+        if (is_guardable_constant(item)) capture.guard_present(dict, source, item);
+        else capture.consult(dict);
+      }
+      if (source && !value) {
+        if (is_guardable_constant(item)) capture.guard_absent(dict, source, item);
+        else capture.consult(dict);
+      }
+      return value != nullptr;
+    }
+    if (is_python_class(Py_TYPE(container)) && !PyDict_Check(container) && !PyList_Check(container)) {
+      PyRef method = special_method(capture, container, "__contains__");
+      if (method) {
+        CallArgs args;
+        args.values.push_back(PyRef::borrow(item));
+        return is_true(capture, call(capture, method.get(), std::move(args)).get());
+      }
+      PyRef iterator = get_iterator(capture, container);
+      while (PyRef found = next_of(capture, iterator.get())) {
+        watch_comparison(capture, found.get(), "eq");
+        const int same = PyObject_RichCompareBool(found.get(), item, Py_EQ);
+        python::check(same >= 0);
+        if (same) return true;
+      }
+      return false;
+    }
+    watch_comparison(capture, item, "eq");
+    watch_comparison(capture, container, "contains");
+  }
+  const int found = PySequence_Contains(container, item);
+  python::check(found >= 0);
+  return found == 1;
+}
+
 PyRef get_iterator(Capture& capture, PyObject* value) {
-  if (is_plain_iterator(value)) {
-    if (!capture.is_made(value)) capture.stop(BreakReason::Write, "stepping an iterator");
+  if (capture.concrete) return checked(PyObject_GetIter(value));
+  if (PyIter_Check(value) && !is_python_class(Py_TYPE(value))) {
+    if (!capture.is_made(value)) capture.stop(BreakReason::Write, "stepping an iterator from outside");
     return PyRef::borrow(value);
   }
   if (python::is_tensor(value)) return get_iterator(capture, unbind(capture, value).get());
-  const bool known = is_guardable_constant(value) || is_sequence(value) || is_mapping(value) || is_view(value) ||
-                     PyRange_Check(value) || (PyTuple_Check(value) && !capture.source_of(value)) ||
-                     (PyAnySet_CheckExact(value) && capture.is_made(value));
+  PyTypeObject* type = Py_TYPE(value);
+  static PyObject* iter_name = interned("__iter__").release();
+  PyObject* method = type->tp_flags & Py_TPFLAGS_HEAPTYPE ? _PyType_Lookup(type, iter_name) : nullptr;
+  if (method && PyFunction_Check(method)) return call_special(capture, value, "__iter__");
+  if (PyObject* dict = fs_view_dict(value)) {
+    capture.consult(dict);
+    return capture.made(checked(PyObject_GetIter(value)));
+  }
+  const bool known = is_guardable_constant(value) || PyList_Check(value) || PyTuple_Check(value) ||
+                     PyDict_Check(value) || PyAnySet_Check(value) || is_view(value) || PyRange_Check(value) ||
+                     (capture.is_made(value) && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE));
   if (known) {
+    if (method) capture.guard_class_attribute(type, iter_name, method);
     capture.consult(value);
     return capture.made(checked(PyObject_GetIter(value)));
   }
-  if (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE) {
-    PyRef iterator = call_special(capture, value, "__iter__");
-    if (is_plain_iterator(iterator.get())) return iterator;
+  if (is_python_class(type)) {
+    watch_operator(capture, value, "getitem");
+    return capture.made(checked(PyObject_GetIter(value)));  // by __getitem__, or an error
   }
-  capture.stop(BreakReason::Value, fmt::format("a {} is iterated", Py_TYPE(value)->tp_name));
+  if (!type->tp_iter && !PySequence_Check(value)) return checked(PyObject_GetIter(value));  // raises
+  capture.stop(BreakReason::Value, fmt::format("a {} is iterated", type->tp_name));
+}
+
+PyRef next_of(Capture& capture, PyObject* iterator) {
+  if (!Py_TYPE(iterator)->tp_iternext) {
+    PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(iterator)->tp_name);
+    python::throw_python_error();
+  }
+  if (!capture.concrete && is_python_class(Py_TYPE(iterator))) watch_operator(capture, iterator, "next");
+  PyRef item = PyRef::steal(Py_TYPE(iterator)->tp_iternext(iterator));
+  if (item) return capture.adopt(std::move(item));
+  if (PyErr_Occurred()) {
+    if (capture.broken || !PyErr_ExceptionMatches(PyExc_StopIteration)) python::throw_python_error();
+    PyErr_Clear();
+  }
+  return {};
 }
 
 PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
+  if (capture.concrete) return checked(PyObject_GetItem(object, key));
   if (python::is_tensor(object)) {
     return capture.torch_call(operator_function("getitem"), "operator.getitem", checked(PyTuple_Pack(2, object, key)));
   }
-  if (is_guardable_constant(object) && capture.is_deep_constant(key)) return checked(PyObject_GetItem(object, key));
+  if (is_guardable_constant(object)) {
+    watch_comparison(capture, key, "index");
+    return checked(PyObject_GetItem(object, key));
+  }
   const Source* source = capture.source_of(object);
-  if (PyTuple_Check(object) || PyList_CheckExact(object)) {
-    if (!is_guardable_constant(key))
-      capture.stop(BreakReason::Value, fmt::format("a {} is an index", Py_TYPE(key)->tp_name));
-    if (source && !is_sequence(object))
-      capture.stop(BreakReason::Value, fmt::format("an item of a {} is read", Py_TYPE(object)->tp_name));
+  PyTypeObject* type = Py_TYPE(object);
+  static PyObject* getitem_name = interned("__getitem__").release();
+  PyObject* method = type->tp_flags & Py_TPFLAGS_HEAPTYPE ? _PyType_Lookup(type, getitem_name) : nullptr;
+  if (method && PyFunction_Check(method)) return call_special(capture, object, "__getitem__", {PyRef::borrow(key)});
+  if (method) capture.guard_class_attribute(type, getitem_name, method);
+  if (PyTuple_Check(object) || PyList_Check(object)) {
     if (PyLong_CheckExact(key) && source) {
       capture.guard_length(object);
       PyRef value = checked(PyObject_GetItem(object, key));
+      if (capture.journal.touched(object)) {
+        capture.consult(object);
+        return capture.adopt(std::move(value));
+      }
       Py_ssize_t index = PyLong_AsSsize_t(key);
       if (index < 0) index += PyObject_Length(object);
       return capture.admit(value.get(), capture.sources.item(source, index));
     }
+    if (!is_guardable_constant(key) && !is_python_class(Py_TYPE(key)) && !PySlice_Check(key))
+      capture.stop(python::is_tensor(key) ? BreakReason::DataDependent : BreakReason::Value,
+                   fmt::format("a {} is an index", Py_TYPE(key)->tp_name));
     if (source) capture.consult(object);
     PyRef value = checked(PyObject_GetItem(object, key));
     if (PySlice_Check(key)) return capture.made(std::move(value));
     return capture.adopt(std::move(value));
   }
-  if (is_mapping(object)) {
-    if (!is_guardable_constant(key))
-      capture.stop(BreakReason::Value, fmt::format("a {} is a dict's key", Py_TYPE(key)->tp_name));
-    PyRef value = checked(PyObject_GetItem(object, key));
-    return source ? capture.admit(value.get(), capture.sources.item(source, key)) : capture.adopt(std::move(value));
+  if (PyDict_Check(object)) {
+    watch_hash(capture, key);
+    PyObject* value = PyDict_GetItemWithError(object, key);
+    python::check(value || !PyErr_Occurred());
+    if (value) {
+      if (!source) return capture.adopt(PyRef::borrow(value));
+      if (is_guardable_constant(key) || PyType_Check(key)) return capture.read_key(object, source, key, value);
+      capture.consult(object);
+      return capture.adopt(PyRef::borrow(value));
+    }
+    if (source && is_guardable_constant(key)) capture.guard_absent(object, source, key);
+    // A defaultdict, or a class with __missing__, makes what is not there.
+    if (!PyDict_CheckExact(object)) capture.before_write(object);
+    return capture.adopt(checked(PyObject_GetItem(object, key)));
   }
-  if (Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_Check(object)) {
-    return call_special(capture, object, "__getitem__", {PyRef::borrow(key)});
+  if (is_python_class(type) || capture.is_made(object)) {
+    if (!PyType_Check(object)) return capture.adopt(checked(PyObject_GetItem(object, key)));
   }
-  capture.stop(BreakReason::Value, fmt::format("an item of a {} is read", Py_TYPE(object)->tp_name));
+  if (PyType_Check(object)) {  // list[int], a class with __class_getitem__, an enum
+    watch_comparison(capture, key, "eq");
+    return capture.adopt(checked(PyObject_GetItem(object, key)));
+  }
+  capture.stop(BreakReason::Value, fmt::format("an item of a {} is read", type->tp_name));
 }
 
 void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value) {
+  auto really = [&] {
+    python::check((value ? PyObject_SetItem(object, key, value) : PyObject_DelItem(object, key)) == 0);
+  };
+  if (capture.concrete) return really();
   if (python::is_tensor(object)) {
+    if (!value) return really();
     capture.torch_call(operator_function("setitem"), "operator.setitem", checked(PyTuple_Pack(3, object, key, value)));
     return;
   }
-  if (!capture.is_made(object) || !(PyList_CheckExact(object) || PyDict_CheckExact(object))) {
-    capture.stop(BreakReason::Write, "an item assignment");
+  PyTypeObject* type = Py_TYPE(object);
+  const char* method_name = value ? "__setitem__" : "__delitem__";
+  PyObject* method = type->tp_flags & Py_TPFLAGS_HEAPTYPE ? _PyType_Lookup(type, interned(method_name).get()) : nullptr;
+  if (method && PyFunction_Check(method)) {
+    std::vector<PyRef> args = {PyRef::borrow(key)};
+    if (value) args.push_back(PyRef::borrow(value));
+    call_special(capture, object, method_name, std::move(args));
+    return;
   }
-  if (!is_guardable_constant(key))
-    capture.stop(BreakReason::Value, fmt::format("a {} is a key", Py_TYPE(key)->tp_name));
-  if (PySlice_Check(key)) capture.consult(value);
-  python::check(PyObject_SetItem(object, key, value) == 0);
+  if (method) capture.guard_class_attribute(type, interned(method_name).get(), method);
+  if (PyList_Check(object)) {
+    if (!is_guardable_constant(key) && !PySlice_Check(key))
+      capture.stop(BreakReason::Value, fmt::format("a {} is an index", Py_TYPE(key)->tp_name));
+    capture.guard_length(object);
+    PyRef items = value && PySlice_Check(key) ? checked(PySequence_List(get_iterator(capture, value).get())) : PyRef();
+    capture.before_write(object);
+    python::check((value ? PyObject_SetItem(object, key, items ? items.get() : value)
+                         : PyObject_DelItem(object, key)) == 0);
+    return;
+  }
+  if (PyDict_Check(object)) {
+    watch_hash(capture, key);
+    const Source* source = capture.source_of(object);
+    if (source && !is_guardable_constant(key)) capture.consult(object);
+    if (source && !value && is_guardable_constant(key)) {
+      PyObject* there = PyDict_GetItemWithError(object, key);
+      if (there) capture.guard_present(object, source, key);
+      else capture.guard_absent(object, source, key);
+    }
+    capture.before_write(object);
+    return really();
+  }
+  if (is_python_class(type) || (capture.is_made(object) && !PyType_Check(object))) return really();
+  capture.stop(BreakReason::Write, fmt::format("an item assignment to a {}", type->tp_name));
 }
 
 }  // namespace firesteel::capture

@@ -4,6 +4,7 @@
 #include "aot/trace.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
+#include "capture/cpython/frame_shim.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -87,12 +88,12 @@ void Capture::remember(PyObject* object, const Source* source) {
 }
 
 PyRef Capture::admit(PyObject* value, const Source* source) {
+  if (concrete) return PyRef::borrow(value);
   if (python::is_tensor(value)) return tensor_at(value, source);
   if (is_guardable_constant(value)) {
     add_guard({GuardKind::Constant, source, PyRef::borrow(value)});
     return PyRef::borrow(value);
   }
-  if (is_made(value)) return PyRef::borrow(value);
   if (is_fixed_object(value)) {
     add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
   } else if (PyFunction_Check(value)) {
@@ -110,6 +111,7 @@ PyRef Capture::admit(PyObject* value, const Source* source) {
 }
 
 PyRef Capture::adopt(PyRef value) {
+  if (concrete) return value;
   PyObject* object = value.get();
   if (python::is_tensor(object)) {
     if (is_stand_in(object)) return value;
@@ -123,6 +125,7 @@ void Capture::add_input(PyObject* real, PyRef fake, const Source* source, InputR
   Value* value = graph.add_input(tensor_type(python::unpack(real)), role, input_name(source));
   if (role == InputRole::Captured) graph.inputs.back().captured = python::unpack(real);
   values_[impl_of(fake.get())] = value;
+  stand_in_sources_[impl_of(fake.get())] = source;
   input_sources.push_back(source);
   Guard guard{GuardKind::Tensor, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(real)))};
   guard.tensor = std::make_shared<guards::TensorFacts>(python::unpack(real));
@@ -181,42 +184,55 @@ PyRef Capture::tensor_at(PyObject* real, const Source* source) {
   return fake;
 }
 
-void Capture::guard_length(PyObject* container) {
-  const Source* source = source_of(container);
+void Capture::guard_length(PyObject* given) {
+  const Source* source = source_of(given);
+  PyObject* container = journal.original(given);
   if (!source) return;
-  add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(container)))});
+  add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(given)))});
   Guard guard{GuardKind::Length, source};
   guard.number = PyObject_Length(container);
   python::check(guard.number >= 0);
   add_guard(std::move(guard));
 }
 
-void Capture::consult(PyObject* container) {
-  const Source* source = source_of(container);
-  if (!source || !consulted_.insert(container).second) return;
+void Capture::consult(PyObject* given) {
+  const Source* source = source_of(given);
+  if (!source || concrete || !consulted_.insert(given).second) return;
+  PyObject* container = journal.original(given);
   auto child = [&](PyObject* value, const Source* at) {
     if (is_guardable_constant(value)) {
       add_guard({GuardKind::Constant, at, PyRef::borrow(value)});
-    } else if (!is_made(value) && !(python::is_tensor(value) && is_stand_in(value))) {
+    } else if (!(python::is_tensor(value) && is_stand_in(value))) {
       remember(value, at);
+      if (PyFunction_Check(value) || PyMethod_Check(value) || is_fixed_object(value)) admit(value, at);
     }
   };
-  if (is_sequence(container)) {
-    guard_length(container);
+  if (PyAnySet_CheckExact(container)) {
+    add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(given)))});
+    PyRef items = python::checked(PyFrozenSet_New(container));
+    PyRef iterator = python::checked(PyObject_GetIter(container));
+    while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) {
+      if (!is_guardable_constant(item.get()) && !PyType_Check(item.get()))
+        stop(BreakReason::Value, fmt::format("a set that holds a {} is read", Py_TYPE(item.get())->tp_name));
+    }
+    add_guard({GuardKind::Items, source, items});
+    return;
+  }
+  if (is_sequence(container) || PyTuple_Check(container)) {
+    guard_length(given);
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) {
       child(PySequence_Fast_GET_ITEM(container, i), sources.item(source, i));
     }
     return;
   }
-  if (!is_mapping(container))
-    stop(BreakReason::Value, fmt::format("a {} is looked at as a whole", Py_TYPE(container)->tp_name));
+  if (!PyDict_Check(container)) return;
   PyRef keys = python::checked(PySequence_Tuple(container));
-  add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(container)))});
+  add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(given)))});
   add_guard({GuardKind::Keys, source, keys});
   Py_ssize_t position = 0;
   PyObject *key = nullptr, *value = nullptr;
   while (PyDict_Next(container, &position, &key, &value)) {
-    if (!is_guardable_constant(key))
+    if (!is_guardable_constant(key) && !is_fixed_object(key) && !PyFunction_Check(key))
       stop(BreakReason::Value, fmt::format("a dict with a {} as a key is read", Py_TYPE(key)->tp_name));
     child(value, sources.item(source, key));
   }
@@ -235,7 +251,16 @@ bool Capture::is_deep_constant(PyObject* value) {
     }
     return true;
   }
-  if (PySet_CheckExact(value) && is_made(value)) return true;
+  if (PyAnySet_CheckExact(value)) {
+    consult(value);
+    return true;
+  }
+  if (PyTuple_Check(value) && is_made(value)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+      if (!is_deep_constant(PyTuple_GET_ITEM(value, i))) return false;
+    }
+    return true;
+  }
   if (!is_mapping(value)) return false;
   consult(value);
   Py_ssize_t position = 0;
@@ -277,6 +302,20 @@ PyRef Capture::substitute(PyObject* value) {
   return PyRef::borrow(value);
 }
 
+PyRef Capture::consult_deep(PyObject* value) {
+  if (concrete || is_guardable_constant(value)) return PyRef::borrow(value);
+  if (python::is_tensor(value)) return adopt(PyRef::borrow(value));
+  if (PyAnySet_CheckExact(value)) {
+    consult(value);
+    return PyRef::borrow(value);
+  }
+  if (PyObject* dict = fs_view_dict(value)) {
+    consult_deep(dict);
+    return PyRef::borrow(value);
+  }
+  return substitute(value);
+}
+
 void Capture::consult_module(PyObject* module, const Source* source) {
   PyObject* dict = guards::instance_dict(module);
   if (!dict || !consulted_.insert(module).second) return;
@@ -299,6 +338,11 @@ void Capture::consult_module(PyObject* module, const Source* source) {
 
 bool Capture::is_stand_in(PyObject* tensor) const {
   return is_traced_tensor(python::unpack(tensor)) && values_.count(impl_of(tensor)) != 0;
+}
+
+const Source* Capture::tensor_source(PyObject* tensor) const {
+  auto found = stand_in_sources_.find(impl_of(tensor));
+  return found != stand_in_sources_.end() ? found->second : source_of(tensor);
 }
 
 Value* Capture::value_of(PyObject* tensor) {

@@ -20,12 +20,6 @@ constexpr std::pair<std::string_view, Backend> kBackends[] = {
 #undef X
 };
 
-PyRef nested(const Tree& tree, std::vector<PyRef> leaves) {
-  if (tree.kind == TreeKind::Leaf) return std::move(leaves.at(0));
-  size_t next = 0;
-  return python::unflatten(tree, leaves, next);
-}
-
 // ---- eager
 
 // Where a call finds one of its arguments: a slot, a constant, or a nest of both.
@@ -82,19 +76,17 @@ class EagerRunner final : public Runner {
       }
     }
     for (const Arg& output : graph.outputs) outputs_.push_back(slots.at(output.value));
-    tree_ = graph.output_tree;
     slot_count_ = slots.size();
     plan_frees();
   }
 
-  PyRef run(PyObject* const* given) const override {
+  bool run(PyObject* const* given, std::vector<PyRef>& outputs) const override {
     std::vector<PyRef> slots(slot_count_);
     for (size_t i = 0; i < inputs_.size(); ++i) slots[i] = PyRef::borrow(given[inputs_[i]]);
     for (const Call& call : calls_) execute(call, slots);
-    std::vector<PyRef> leaves;
-    leaves.reserve(outputs_.size());
-    for (int32_t slot : outputs_) leaves.push_back(slots[slot]);
-    return nested(tree_, std::move(leaves));
+    outputs.reserve(outputs_.size());
+    for (int32_t slot : outputs_) outputs.push_back(slots[slot]);
+    return true;
   }
 
  private:
@@ -162,7 +154,6 @@ class EagerRunner final : public Runner {
   std::vector<uint32_t> inputs_;
   std::vector<Call> calls_;
   std::vector<int32_t> outputs_;
-  Tree tree_;
   size_t slot_count_ = 0;
 };
 
@@ -173,7 +164,7 @@ class AotRunner final : public Runner {
   AotRunner(Executable executable, std::vector<uint32_t> inputs)
       : executable_(std::move(executable)), inputs_(std::move(inputs)) {}
 
-  PyRef run(PyObject* const* slots) const override {
+  bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const override {
     std::vector<at::Tensor> inputs;
     inputs.reserve(inputs_.size());
     for (uint32_t slot : inputs_) inputs.push_back(python::unpack(slots[slot]));
@@ -190,13 +181,11 @@ class AotRunner final : public Runner {
         python::throw_python_error();
       }
       PyErr_Clear();
-      return {};
+      return false;
     }
-    if (executable_.output_tree().kind == TreeKind::Leaf) return python::wrap(results.at(0));
-    std::vector<PyRef> leaves;
-    leaves.reserve(results.size());
-    for (const at::Tensor& result : results) leaves.push_back(python::wrap(result));
-    return nested(executable_.output_tree(), std::move(leaves));
+    outputs.reserve(results.size());
+    for (const at::Tensor& result : results) outputs.push_back(python::wrap(result));
+    return true;
   }
 
   std::string aten_text() const override { return executable_.joint().str(); }

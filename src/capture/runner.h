@@ -24,8 +24,8 @@ std::string backend_names();
 class Runner {
  public:
   virtual ~Runner() = default;
-  // `slots` are the guard program's values. An empty result: the inputs do not fit after all, nothing has run.
-  virtual PyRef run(PyObject* const* slots) const = 0;
+  // `slots` are the guard program's values. False: the inputs do not fit after all, nothing has run.
+  virtual bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const = 0;
   virtual std::string aten_text() const { return {}; }
 };
 

@@ -103,7 +103,8 @@ bool all_guarded(const Tree& tree) {
   return std::all_of(tree.children.begin(), tree.children.end(), all_guarded);
 }
 
-void Capture::record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result) {
+void Capture::record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
+                     bool always) {
   std::vector<std::pair<PyRef, std::vector<Py_ssize_t>>> found;
   std::vector<Py_ssize_t> path;
   if (!find_tensors(result, path, found))
@@ -118,7 +119,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
     for (const PyRef& leaf : flat->leaves) leaves.push_back(value_of(leaf.get()));
   }
   // What gives no tensor and takes none is a constant; what takes one and gives nothing changes it.
-  if (found.empty() && (leaves.empty() || result != Py_None)) return;
+  if (!always && found.empty() && (leaves.empty() || result != Py_None)) return;
 
   Node* node = graph.add_node(Op{std::nullopt, name, nullptr});
   size_t next = 0;
@@ -147,9 +148,21 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
 PyRef Capture::torch_call(PyObject* callable, const std::string& name, PyRef args, PyRef kwargs) {
   PyRef given = substitute(args.get());
   PyRef named = kwargs ? substitute(kwargs.get()) : PyRef();
-  PyRef result = python::checked(PyObject_Call(callable, given.get(), named.get()));
+  PyRef result;
+  {
+    Journal::Hidden hidden(journal);
+    Suspended suspended(*this);
+    result = python::checked(PyObject_Call(callable, given.get(), named.get()));
+  }
   record(callable, name, given.get(), named.get(), result.get());
-  if (PyList_CheckExact(result.get())) return made(std::move(result));
+  return made(std::move(result));
+}
+
+PyRef Capture::effect_call(PyObject* callable, const std::string& name, const CallArgs& args) {
+  PyRef given = args.tuple(), named = args.dict();
+  Suspended suspended(*this);
+  PyRef result = python::checked(PyObject_Call(callable, given.get(), named.get()));
+  record(callable, name, given.get(), named.get(), result.get(), /*always=*/true);
   return result;
 }
 
@@ -169,7 +182,12 @@ PyRef Capture::nonstrict_call(PyObject* function, const CallArgs& args) {
   const Flat before = flatten(*this, given.get(), name);
   const Flat named_before = named ? flatten(*this, named.get(), name) : Flat();
   ran_opaque_python = true;
-  PyRef result = python::checked(PyObject_Call(function, given.get(), named.get()));
+  PyRef result;
+  {
+    Journal::Hidden hidden(journal);
+    Suspended suspended(*this);
+    result = python::checked(PyObject_Call(function, given.get(), named.get()));
+  }
   auto unchanged = [](const Flat& a, const Flat& b) {
     if (a.tree != b.tree || a.leaves.size() != b.leaves.size()) return false;
     for (size_t i = 0; i < a.leaves.size(); ++i) {

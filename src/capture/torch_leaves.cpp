@@ -143,6 +143,17 @@ Leaves& leaves() {
 
 }  // namespace
 
+void prepare_tables() {
+  static const bool done = [] {
+    leaves();
+    builtin_rule(Py_None);
+    module_getattr();
+    is_nn_module(Py_None);
+    return true;
+  }();
+  (void)done;
+}
+
 const std::string* torch_leaf(PyObject* callable) {
   leaves().learn(callable);
   auto found = leaves().names.find(callable);
@@ -180,10 +191,20 @@ TensorAttribute tensor_attribute_kind(PyObject* name) {
   return in(kViewAttributes) ? TensorAttribute::View : TensorAttribute::Unknown;
 }
 
-bool is_nn_module(PyObject* object) {
+namespace {
+
+PyTypeObject* module_type() {
   static auto* type = reinterpret_cast<PyTypeObject*>(
       checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch.nn")).get(), "Module")).release());
-  return PyObject_TypeCheck(object, type);
+  return type;
+}
+
+}  // namespace
+
+bool is_nn_module(PyObject* object) { return PyObject_TypeCheck(object, module_type()); }
+
+bool is_nn_module_class(PyObject* object) {
+  return PyType_Check(object) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(object), module_type());
 }
 
 PyObject* module_getattr() {

@@ -41,6 +41,24 @@ bool same_keys(PyObject* dict, PyObject* keys) {
   return true;
 }
 
+// Items are constants or classes: hashing and comparing them runs no Python code.
+bool same_items(PyObject* set, PyObject* items) {
+  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(items)) return false;
+  Py_ssize_t position = 0;
+  PyObject* item = nullptr;
+  Py_hash_t hash = 0;
+  while (_PySet_NextEntry(set, &position, &item, &hash)) {
+    const bool plain = PyUnicode_CheckExact(item) || PyLong_CheckExact(item) || PyFloat_CheckExact(item) ||
+                       PyBytes_CheckExact(item) || PyTuple_CheckExact(item) || item == Py_None || PyBool_Check(item) ||
+                       PyType_Check(item) || Py_TYPE(item)->tp_hash == PyBaseObject_Type.tp_hash;
+    if (!plain) return false;
+    const int found = PySet_Contains(items, item);
+    if (found < 0) PyErr_Clear();
+    if (found != 1) return false;
+  }
+  return true;
+}
+
 // Comparing values of these runs no Python code; an enum's members are compared by identity alone.
 bool is_builtin_like(PyObject* a, PyObject* b) {
   return Py_TYPE(a) == Py_TYPE(b) && !(Py_TYPE(a)->tp_flags & Py_TPFLAGS_HEAPTYPE);
@@ -132,8 +150,12 @@ bool GuardProgram::holds(const Guard& guard, PyObject* value, PyObject* const* s
       return length_of(value) == guard.number;
     case GuardKind::Keys:
       return same_keys(value, guard.expected.get());
+    case GuardKind::Items:
+      return same_items(value, guard.expected.get());
     case GuardKind::Absent:
       return !PyDict_Check(value) || !follow(AccessKind::DictItem, value, guard.expected.get(), 0);
+    case GuardKind::Present:
+      return PyDict_Check(value) && follow(AccessKind::DictItem, value, guard.expected.get(), 0);
     case GuardKind::ClassAttributes:
       return guard.attributes->unchanged();
     case GuardKind::Code:
@@ -155,13 +177,13 @@ bool GuardProgram::all_absent(const Step& step) const {
                      [](const Guard& guard) { return guard.kind == GuardKind::Absent; });
 }
 
-int GuardProgram::run(PyObject* const* arguments, PyObject** slots) const {
+int GuardProgram::run(PyObject* const* arguments, PyObject* function, PyObject** slots) const {
   lost_step_ = -1;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
-    PyObject* value = step.kind == AccessKind::Argument
-                          ? arguments[step.index]
-                          : follow(step.kind, slots[step.from], step.key.get(), step.index);
+    PyObject* value = step.kind == AccessKind::Argument   ? arguments[step.index]
+                      : step.kind == AccessKind::Function ? function
+                                                          : follow(step.kind, slots[step.from], step.key.get(), step.index);
     slots[i] = value;
     if (!value) {
       // An instance without a dict of its own hides nothing.
@@ -179,9 +201,9 @@ int GuardProgram::run(PyObject* const* arguments, PyObject** slots) const {
   return kPass;
 }
 
-std::string GuardProgram::explain(int failed, PyObject* const* arguments) const {
+std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObject* function) const {
   std::vector<PyObject*> slots(slot_count_, nullptr);
-  if (run(arguments, slots.data()) == kPass) return "nothing";
+  if (run(arguments, function, slots.data()) == kPass) return "nothing";
   if (lost_step_ >= 0) return fmt::format("`{}` is no longer there", steps_[lost_step_].text);
   const Guard& guard = guards_.at(failed);
   std::string source, then, now;
@@ -200,6 +222,7 @@ std::string GuardProgram::explain(int failed, PyObject* const* arguments) const 
       then = std::to_string(guard.number);
       now = std::to_string(length_of(value));
       break;
+    case GuardKind::Items:
     case GuardKind::Keys:
       then = keys_text(guard.expected.get());
       now = keys_text(value);

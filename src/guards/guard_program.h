@@ -17,12 +17,14 @@ namespace firesteel::guards {
   X(Constant, "`{0}` is {2}, was {1}")                               \
   X(Length, "`{0}` has {2} items, had {1}")                          \
   X(Keys, "`{0}` has other keys than it had ({1}, now {2})")         \
+  X(Items, "`{0}` has other items than it had ({1}, now {2})")       \
   X(Absent, "`{0}` has got an entry {1}, which hides what was used") \
+  X(Present, "`{0}` has no entry {1} any more")                      \
   X(ClassAttributes, "the class {1} was changed: {2}")               \
   X(Code, "`{0}` is another function than it was ({1}, now {2})")    \
   X(Tensor, "`{0}`: {2}")                                            \
   X(Same, "`{0}` and `{1}` are no longer the same object")           \
-  X(Distinct, "`{0}` and `{1}` are now the same tensor")
+  X(Distinct, "`{0}` and `{1}` are now the same object")
 
 enum class GuardKind : uint8_t {
 #define X(name, text) name,
@@ -42,7 +44,8 @@ struct ClassAttributes {
 struct Guard {
   GuardKind kind;
   const Source* source = nullptr;  // null for ClassAttributes
-  PyRef expected;                  // Type, Identity, Constant, Keys (a tuple), Code ((code, globals)), Absent (the key)
+  PyRef expected;                  // Type, Identity, Constant, Keys (a tuple), Items (a frozenset), Code ((code,
+                                   // globals)), Absent, Present (the key)
   int64_t number = 0;              // Length
   const Source* other = nullptr;   // Same, Distinct
   std::shared_ptr<const TensorFacts> tensor;
@@ -57,12 +60,13 @@ class GuardProgram {
 
   static constexpr int kPass = -1;
   // The number of the first guard that fails, or kPass. `slots` has slot_count() places, borrowed, filled on a pass.
-  int run(PyObject* const* arguments, PyObject** slots) const;
+  // `function` is the one that was called.
+  int run(PyObject* const* arguments, PyObject* function, PyObject** slots) const;
   size_t slot_count() const { return slot_count_; }
   uint32_t slot_of(const Source* source) const { return slots_.at(source->slot); }
 
   // In words, for the guard that run() named.
-  std::string explain(int failed, PyObject* const* arguments) const;
+  std::string explain(int failed, PyObject* const* arguments, PyObject* function) const;
   // Every guard as one line, as it stands when it holds.
   std::vector<std::string> describe() const;
   size_t size() const { return guards_.size(); }

@@ -38,6 +38,9 @@ const Source* SourceTable::intern(const Source* parent, AccessKind kind, PyObjec
 const Source* SourceTable::argument(int64_t index, std::string name) {
   return intern(nullptr, AccessKind::Argument, nullptr, index, std::move(name));
 }
+const Source* SourceTable::function(std::string name) {
+  return intern(nullptr, AccessKind::Function, nullptr, 0, std::move(name));
+}
 const Source* SourceTable::pinned(PyObject* object, std::string name) {
   return intern(nullptr, AccessKind::Pinned, object, 0, std::move(name));
 }
@@ -54,6 +57,7 @@ const Source* SourceTable::step(const Source* parent, AccessKind kind, PyObject*
 std::string Source::str() const {
   switch (kind) {
     case AccessKind::Argument:
+    case AccessKind::Function:
     case AccessKind::Pinned:
       return name;
     case AccessKind::DictItem: {
@@ -119,6 +123,7 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
   if (!from) return nullptr;
   switch (kind) {
     case AccessKind::Argument:
+    case AccessKind::Function:
     case AccessKind::Pinned:
       return nullptr;
     case AccessKind::DictItem:

@@ -18,6 +18,7 @@ using python::PyRef;
 // One table drives the enum and the walker: name, and what one step does.
 #define FIRESTEEL_ACCESS_KINDS(X)                                        \
   X(Argument, "the call's argument number `index`, keyword values last") \
+  X(Function, "the function that was called")                            \
   X(Pinned, "an object held by the compiled entry")                      \
   X(DictItem, "a dict's value for `key`")                                \
   X(SequenceItem, "item `index` of a list or tuple")                     \
@@ -39,7 +40,7 @@ enum class AccessKind : uint8_t {
 struct Source {
   AccessKind kind;
   uint32_t slot;         // in the order of creation: a parent's is smaller
-  const Source* parent;  // null for Argument and Pinned
+  const Source* parent;  // null for Argument, Function and Pinned
   PyRef key;             // DictItem, Member; the object itself for Pinned
   int64_t index = 0;     // Argument, SequenceItem
   std::string name;      // Argument: the parameter; Pinned: how a message calls it
@@ -52,6 +53,7 @@ struct Source {
 class SourceTable {
  public:
   const Source* argument(int64_t index, std::string name);
+  const Source* function(std::string name);
   const Source* pinned(PyObject* object, std::string name);
   const Source* item(const Source* dict, PyObject* key);
   const Source* item(const Source* sequence, int64_t index);

@@ -23,7 +23,10 @@ bool overrides(PyTypeObject* type, const char* method) {
 
 }  // namespace
 
-bool is_tensor(PyObject* object) { return is_exact_tensor(object) || THPVariable_Check(object); }
+// By the type alone: isinstance() may run code of the object's class.
+bool is_tensor(PyObject* object) {
+  return is_exact_tensor(object) || PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
+}
 
 bool is_exact_tensor(PyObject* object) { return THPVariable_CheckExact(object); }
 

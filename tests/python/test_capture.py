@@ -57,7 +57,7 @@ def captured_like_eager(function, backend, make=inputs, calls=3):
     for _ in range(calls):
         args = make()
         assert same(function(*args), compiled(*args))
-    assert firesteel.counters() == {"captured": 1, "hits": calls, "misses": 1, "fallbacks": {}}
+    assert firesteel.counters() == {"captured": 1, "hits": calls, "misses": 1, "breaks": {}, "fallbacks": {}}
     return compiled
 
 
@@ -321,7 +321,7 @@ def test_a_module_trains_like_eager(backend):
     twin.load_state_dict(model.state_dict())
     compiled = firesteel.compile(twin, backend=backend, fullgraph=True)
     assert train(model, model) == train(twin, compiled)
-    assert firesteel.counters() == {"captured": 1, "hits": 20, "misses": 1, "fallbacks": {}}
+    assert firesteel.counters() == {"captured": 1, "hits": 20, "misses": 1, "breaks": {}, "fallbacks": {}}
     assert isinstance(compiled, Block)
     assert compiled.state_dict().keys() == model.state_dict().keys()
     assert compiled.eval() is compiled
@@ -345,7 +345,7 @@ def test_nonstrict_function_in_training(backend):
         y.sum().backward()
         assert torch.equal(y, function(x))
         assert torch.equal(x.grad, expected)
-    assert firesteel.counters() == {"captured": 1, "hits": 3, "misses": 1, "fallbacks": {}}
+    assert firesteel.counters() == {"captured": 1, "hits": 3, "misses": 1, "breaks": {}, "fallbacks": {}}
     assert "traced(%x)" in firesteel._C._entries(compiled)[0]["graph"]
     x = torch.randn(6)
     assert torch.equal(compiled(x), function(x))

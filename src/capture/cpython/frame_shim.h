@@ -21,28 +21,45 @@ PyCodeObject* fs_frame_code(FsFrame* frame);
 PyObject* fs_frame_function(FsFrame* frame);
 PyObject* fs_frame_globals(FsFrame* frame);
 PyObject* fs_frame_builtins(FsFrame* frame);
-/* co_nlocalsplus places, all set up by the call, none by the code. */
+/* co_nlocalsplus places, then the stack. */
 PyObject** fs_frame_locals(FsFrame* frame);
 /* A new frame of a plain function: no generator, not resumed, not traced, profiled or monitored. */
 int fs_frame_is_fresh(PyThreadState* state, FsFrame* frame);
+/* The thread is traced, profiled or monitored. */
+int fs_is_monitored(PyThreadState* state);
 
 /* Puts the frame on the thread's stack of frames, so that tracebacks and line numbers see it, and takes it off again.
  */
 void fs_frame_link(PyThreadState* state, FsFrame* frame, FsLink* link);
 void fs_frame_unlink(PyThreadState* state, FsFrame* frame, FsLink* link);
-/* The instruction (in code units) that runs now. */
+/* The instruction (in code units) that runs now; the next one to run of a frame that does not. */
 void fs_frame_set_instruction(FsFrame* frame, int index);
-/* Back to where the call had left it. */
-void fs_frame_rewind(FsFrame* frame);
+int fs_frame_next(FsFrame* frame);
+void fs_frame_set_next(FsFrame* frame, int index);
+/* How many values are on the frame's own stack. */
+int fs_frame_depth(FsFrame* frame);
+void fs_frame_set_depth(FsFrame* frame, int depth);
+
+/* The generator a frame belongs to, borrowed, or null; and the mark that it waits after a yield. */
+PyObject* fs_frame_generator(FsFrame* frame);
+void fs_generator_suspend(PyObject* generator);
+/* A generator that was started and has not ended. */
+int fs_generator_is_suspended(PyObject* generator);
 
 /* Ends an unlinked frame that ran elsewhere: returns what its caller must get, value or null. Steals `value`. */
 PyObject* fs_frame_finish(PyThreadState* state, FsFrame* frame, PyObject* value);
 
 /* Nonzero where signals, pending calls or other threads want to be served. */
 int fs_wants_break(PyThreadState* state);
+/* Nonzero where the interpreter has more than this one thread. */
+int fs_has_other_threads(PyThreadState* state);
 
 /* An object's own dict, borrowed, or null; never an error. */
 PyObject* fs_instance_dict(PyObject* object);
+/* The dict that a view of keys, values or items looks at, borrowed; null for other objects. */
+PyObject* fs_view_dict(PyObject* view);
+/* A new int of the same value that is no cached one. */
+PyObject* fs_private_int(PyObject* number);
 
 #ifdef __cplusplus
 }

@@ -2,8 +2,10 @@
 #define Py_BUILD_CORE 1
 #include "capture/cpython/frame_shim.h"
 
+#include "internal/pycore_dict.h"
 #include "internal/pycore_frame.h"
 #include "internal/pycore_interp.h"
+#include "internal/pycore_long.h"
 
 _Static_assert(PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000, "this file is for CPython 3.11");
 _Static_assert(sizeof(_PyCFrame) <= sizeof(FsLink), "FsLink is too small");
@@ -16,11 +18,13 @@ PyObject* fs_frame_globals(FsFrame* frame) { return frame->f_globals; }
 PyObject* fs_frame_builtins(FsFrame* frame) { return frame->f_builtins; }
 PyObject** fs_frame_locals(FsFrame* frame) { return frame->localsplus; }
 
+int fs_is_monitored(PyThreadState* state) { return state->cframe->use_tracing != 0; }
+
 int fs_frame_is_fresh(PyThreadState* state, FsFrame* frame) {
   const int special = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
   return frame->owner == FRAME_OWNED_BY_THREAD && !(frame->f_code->co_flags & special) &&
          (frame->f_code->co_flags & CO_OPTIMIZED) && frame->prev_instr == _PyCode_CODE(frame->f_code) - 1 &&
-         frame->stacktop == frame->f_code->co_nlocalsplus && !state->cframe->use_tracing;
+         frame->stacktop == frame->f_code->co_nlocalsplus && !fs_is_monitored(state);
 }
 
 void fs_frame_link(PyThreadState* state, FsFrame* frame, FsLink* link) {
@@ -41,14 +45,45 @@ void fs_frame_unlink(PyThreadState* state, FsFrame* frame, FsLink* link) {
 }
 
 void fs_frame_set_instruction(FsFrame* frame, int index) { frame->prev_instr = _PyCode_CODE(frame->f_code) + index; }
-void fs_frame_rewind(FsFrame* frame) { frame->prev_instr = _PyCode_CODE(frame->f_code) - 1; }
+int fs_frame_next(FsFrame* frame) { return (int)(frame->prev_instr - _PyCode_CODE(frame->f_code)) + 1; }
+void fs_frame_set_next(FsFrame* frame, int index) { frame->prev_instr = _PyCode_CODE(frame->f_code) + index - 1; }
+int fs_frame_depth(FsFrame* frame) { return frame->stacktop - frame->f_code->co_nlocalsplus; }
+void fs_frame_set_depth(FsFrame* frame, int depth) { frame->stacktop = frame->f_code->co_nlocalsplus + depth; }
+
+PyObject* fs_frame_generator(FsFrame* frame) {
+  return frame->owner == FRAME_OWNED_BY_GENERATOR ? (PyObject*)_PyFrame_GetGenerator(frame) : NULL;
+}
+void fs_generator_suspend(PyObject* generator) { ((PyGenObject*)generator)->gi_frame_state = FRAME_SUSPENDED; }
+int fs_generator_is_suspended(PyObject* generator) {
+  return ((PyGenObject*)generator)->gi_frame_state == FRAME_SUSPENDED;
+}
 
 /* The caller clears the frame; its stack was never used. */
 PyObject* fs_frame_finish(PyThreadState* state, FsFrame* frame, PyObject* value) { return value; }
 
 int fs_wants_break(PyThreadState* state) { return *(volatile int*)&state->interp->ceval.eval_breaker; }
+int fs_has_other_threads(PyThreadState* state) {
+  return state->interp->threads.head != state || state->next != NULL;
+}
 
 PyObject* fs_instance_dict(PyObject* object) {
   PyObject** place = _PyObject_GetDictPtr(object);
+  if (place && !*place && PyErr_Occurred()) PyErr_Clear();
   return place ? *place : NULL;
+}
+
+PyObject* fs_view_dict(PyObject* view) {
+  if (!PyDictViewSet_Check(view) && !PyDictValues_Check(view)) return NULL;
+  return (PyObject*)((_PyDictViewObject*)view)->dv_dict;
+}
+
+PyObject* fs_private_int(PyObject* number) {
+  PyLongObject* from = (PyLongObject*)number;
+  const Py_ssize_t digits = Py_ABS(Py_SIZE(from));
+  PyLongObject* made = _PyLong_New(digits ? digits : 1);
+  if (!made) return NULL;
+  made->ob_base.ob_size = Py_SIZE(from);
+  made->ob_digit[0] = 0;
+  for (Py_ssize_t i = 0; i < digits; ++i) made->ob_digit[i] = from->ob_digit[i];
+  return (PyObject*)made;
 }

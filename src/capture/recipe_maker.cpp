@@ -1,0 +1,367 @@
+// Recipes by type, and writes by comparing containers with what they held.
+#include "capture/recipe_maker.h"
+
+#include <Python.h>
+#include <structmember.h>
+
+#include "capture/callables.h"
+#include "capture/cpython/frame_shim.h"
+#include "python/errors.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::checked;
+
+bool is_fixed(PyObject* object) {
+  return PyType_Check(object) || PyModule_Check(object) || Py_IS_TYPE(object, &PyMethodDescr_Type) ||
+         Py_IS_TYPE(object, &PyWrapperDescr_Type) || Py_IS_TYPE(object, &PyMemberDescr_Type) ||
+         Py_IS_TYPE(object, &PyGetSetDescr_Type) || is_own_callable(object) || is_torch_op(object) ||
+         object == Py_Ellipsis || object == Py_NotImplemented;
+}
+
+PyTypeObject* c_base(PyTypeObject* type) {
+  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  return type;
+}
+
+}  // namespace
+
+int32_t RecipeMaker::add(RecipeKind kind, PyObject* object, std::vector<int32_t> parts, int64_t index) {
+  book_.recipes.push_back({kind, PyRef::borrow(object), index, std::move(parts)});
+  return static_cast<int32_t>(book_.recipes.size()) - 1;
+}
+
+int32_t RecipeMaker::load(const Source* source) {
+  auto [found, is_new] = loads_.try_emplace(source, 0);
+  if (is_new) {
+    found->second = add(RecipeKind::Load, nullptr, {}, static_cast<int64_t>(book_.loads.size()));
+    book_.loads.push_back(source);
+  }
+  return found->second;
+}
+
+template <class F>
+int32_t RecipeMaker::with_parts(PyObject* value, RecipeKind kind, PyObject* object, F&& fill) {
+  const int32_t index = add(kind, object);
+  known_[value] = index;
+  held_.push_back(PyRef::borrow(value));
+  std::vector<int32_t> parts = fill();
+  book_.recipes[index].parts = std::move(parts);
+  return index;
+}
+
+int32_t RecipeMaker::of(PyObject* value) {
+  if (!value) return add(RecipeKind::Nothing);
+  if (auto found = known_.find(value); found != known_.end()) return found->second;
+  if (python::is_tensor(value)) return tensor(value);
+  if (is_guardable_constant(value)) return constant(value);
+  if (const Source* source = capture_.source_of(value)) return is_fixed(value) ? constant(value) : load(source);
+  if (is_fixed(value)) return constant(value);
+  return made_inside(value);
+}
+
+int32_t RecipeMaker::tensor(PyObject* value) {
+  if (const Source* source = capture_.tensor_source(value)) return load(source);
+  if (!capture_.is_stand_in(value)) throw NoRecipe{PyRef::borrow(value), "a tensor"};
+  auto [found, is_new] = outputs_.try_emplace(value, 0);
+  if (is_new) {
+    found->second = add(RecipeKind::Output, nullptr, {}, static_cast<int64_t>(tensors_.size()));
+    tensors_.push_back(PyRef::borrow(value));
+  }
+  return found->second;
+}
+
+std::vector<int32_t> RecipeMaker::dict_parts(PyObject* dict) {
+  std::vector<int32_t> parts;
+  Py_ssize_t position = 0;
+  PyObject *key = nullptr, *item = nullptr;
+  while (PyDict_Next(dict, &position, &key, &item)) {
+    parts.push_back(of(key));
+    parts.push_back(of(item));
+  }
+  return parts;
+}
+
+int32_t RecipeMaker::call(PyObject* callable, std::initializer_list<PyObject*> args) {
+  std::vector<int32_t> parts;
+  for (PyObject* arg : args) parts.push_back(of(arg));
+  const int32_t tuple = add(RecipeKind::Tuple, nullptr, std::move(parts));
+  return add(RecipeKind::Reduced, nullptr, {of(callable), tuple});
+}
+
+int32_t RecipeMaker::reduced(PyObject* value) {
+  PyRef parts;
+  {
+    Suspended suspended(capture_);
+    parts = PyRef::steal(PyObject_CallMethod(value, "__reduce__", nullptr));
+  }
+  if (!parts || !PyTuple_Check(parts.get()) || PyTuple_GET_SIZE(parts.get()) < 2) {
+    PyErr_Clear();
+    throw NoRecipe{PyRef::borrow(value), Py_TYPE(value)->tp_name};
+  }
+  held_.push_back(parts);
+  return with_parts(value, RecipeKind::Reduced, nullptr, [&] {
+    std::vector<int32_t> made;
+    for (Py_ssize_t i = 0; i < std::min<Py_ssize_t>(3, PyTuple_GET_SIZE(parts.get())); ++i)
+      made.push_back(of(PyTuple_GET_ITEM(parts.get(), i)));
+    return made;
+  });
+}
+
+int32_t RecipeMaker::instance(PyObject* value) {
+  PyTypeObject* type = Py_TYPE(value);
+  return with_parts(value, RecipeKind::Instance, reinterpret_cast<PyObject*>(type), [&] {
+    std::vector<int32_t> parts;
+    PyTypeObject* base = c_base(type);
+    if (PyDict_Check(value)) {
+      parts.push_back(add(RecipeKind::Dict, nullptr, dict_parts(value)));
+    } else if (PyList_Check(value)) {
+      std::vector<int32_t> items;
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i) items.push_back(of(PyList_GET_ITEM(value, i)));
+      parts.push_back(add(RecipeKind::List, nullptr, std::move(items)));
+    } else if (PyTuple_Check(value)) {
+      std::vector<int32_t> items;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) items.push_back(of(PyTuple_GET_ITEM(value, i)));
+      parts.push_back(add(RecipeKind::Tuple, nullptr, std::move(items)));
+    } else if (PyAnySet_Check(value)) {
+      PyRef plain = checked(PySet_New(value));
+      held_.push_back(plain);
+      parts.push_back(of(plain.get()));
+    } else if (base == &PyLong_Type || base == &PyFloat_Type || base == &PyUnicode_Type) {
+      PyRef args = checked(PyTuple_Pack(1, value));
+      PyRef plain = base == &PyLong_Type    ? checked(PyNumber_Long(value))
+                    : base == &PyFloat_Type ? checked(PyFloat_FromDouble(PyFloat_AsDouble(value)))
+                                            : checked(PyUnicode_FromObject(value));
+      held_.push_back(plain);
+      parts.push_back(constant(plain.get()));
+    } else {
+      parts.push_back(add(RecipeKind::Nothing));
+    }
+    PyObject* dict = fs_instance_dict(value);
+    parts.push_back(dict ? add(RecipeKind::Dict, nullptr, dict_parts(dict)) : add(RecipeKind::Nothing));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+      auto* owner = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+      if (!(owner->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
+      Py_ssize_t position = 0;
+      PyObject *key = nullptr, *member = nullptr;
+      while (PyDict_Next(owner->tp_dict, &position, &key, &member)) {
+        if (!Py_IS_TYPE(member, &PyMemberDescr_Type)) continue;
+        if (reinterpret_cast<PyMemberDescrObject*>(member)->d_member->type != T_OBJECT_EX) continue;
+        PyObject* held = slot_value(value, member);
+        if (!held) continue;
+        parts.push_back(constant(member));
+        parts.push_back(of(held));
+      }
+    }
+    return parts;
+  });
+}
+
+int32_t RecipeMaker::made_inside(PyObject* value) {
+  PyTypeObject* type = Py_TYPE(value);
+  auto sequence = [&](RecipeKind kind) {
+    return with_parts(value, kind, nullptr, [&] {
+      std::vector<int32_t> parts;
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+        parts.push_back(of(PySequence_Fast_GET_ITEM(value, i)));
+      return parts;
+    });
+  };
+  if (type == &PyTuple_Type) return sequence(RecipeKind::Tuple);
+  if (type == &PyList_Type) return sequence(RecipeKind::List);
+  if (type == &PyDict_Type)
+    return with_parts(value, RecipeKind::Dict, nullptr, [&] { return dict_parts(value); });
+  if (PyAnySet_CheckExact(value)) {
+    const RecipeKind kind = type == &PySet_Type ? RecipeKind::Set : RecipeKind::FrozenSet;
+    return with_parts(value, kind, nullptr, [&] {
+      std::vector<int32_t> parts;
+      PyRef iterator = checked(PyObject_GetIter(value));
+      while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) parts.push_back(of(item.get()));
+      return parts;
+    });
+  }
+  if (PySlice_Check(value)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(value);
+    return add(RecipeKind::Slice, nullptr, {of(slice->start), of(slice->stop), of(slice->step)});
+  }
+  if (PyCell_Check(value)) {
+    return with_parts(value, RecipeKind::Cell, nullptr,
+                      [&] { return std::vector<int32_t>{of(PyCell_GET(value))}; });
+  }
+  if (PyMethod_Check(value)) {
+    const int32_t function = of(PyMethod_GET_FUNCTION(value));
+    return add(RecipeKind::Method, nullptr, {function, of(PyMethod_GET_SELF(value))});
+  }
+  if (PyFunction_Check(value)) {
+    auto* function = reinterpret_cast<PyFunctionObject*>(value);
+    return with_parts(value, RecipeKind::Function, function->func_code, [&] {
+      PyObject* annotations = function->func_annotations;
+      return std::vector<int32_t>{constant(function->func_globals), of(function->func_closure),
+                                  of(function->func_defaults),      of(function->func_kwdefaults),
+                                  of(annotations),                  of(function->func_dict),
+                                  of(function->func_qualname)};
+    });
+  }
+  if (PyCFunction_Check(value)) {
+    PyObject* self = PyCFunction_GET_SELF(value);
+    if (!self || PyModule_Check(self) || PyType_Check(self)) return constant(value);
+    PyRef name = interned(reinterpret_cast<PyCFunctionObject*>(value)->m_ml->ml_name);
+    return add(RecipeKind::Attribute, name.get(), {of(self)});
+  }
+  if (Py_IS_TYPE(value, &_PyMethodWrapper_Type)) {
+    PyRef self = checked(PyObject_GetAttrString(value, "__self__"));
+    PyRef name = checked(PyObject_GetAttrString(value, "__name__"));
+    held_.push_back(self);
+    return add(RecipeKind::Attribute, name.get(), {of(self.get())});
+  }
+  if (Py_IS_TYPE(value, &PySuper_Type)) {
+    PyRef after = checked(PyObject_GetAttrString(value, "__thisclass__"));
+    PyRef self = checked(PyObject_GetAttrString(value, "__self__"));
+    held_.push_back(self);
+    return call(reinterpret_cast<PyObject*>(&PySuper_Type), {after.get(), self.get()});
+  }
+  if (PyObject* dict = fs_view_dict(value)) {
+    const char* name = PyDictKeys_Check(value) ? "keys" : PyDictValues_Check(value) ? "values" : "items";
+    return add(RecipeKind::Call, interned(name).get(), {of(dict)});
+  }
+  if (PyExceptionInstance_Check(value)) {
+    PyRef traceback = PyRef::steal(PyException_GetTraceback(value));
+    if (traceback) throw NoRecipe{PyRef::borrow(value), "an exception that was raised"};
+    return reduced(value);
+  }
+  if (is_deque(value) && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+    PyRef items = checked(PySequence_List(value));
+    PyRef limit = checked(PyObject_GetAttrString(value, "maxlen"));
+    held_.push_back(items);
+    const int32_t made = call(reinterpret_cast<PyObject*>(type), {items.get(), limit.get()});
+    known_[value] = made;
+    return made;
+  }
+  if (std::string_view(type->tp_name) == "collections.defaultdict") {
+    PyRef factory = checked(PyObject_GetAttrString(value, "default_factory"));
+    PyRef items = checked(PyDict_Copy(value));
+    held_.push_back(factory);
+    held_.push_back(items);
+    const int32_t made = call(reinterpret_cast<PyObject*>(type), {factory.get(), items.get()});
+    known_[value] = made;
+    return made;
+  }
+  if (type == &PyODict_Type) return instance(value);
+  if (PyTuple_Check(value) && python::attribute(reinterpret_cast<PyObject*>(type), "n_sequence_fields")) {
+    PyRef items = checked(PySequence_Tuple(value));
+    held_.push_back(items);
+    const int32_t made = call(reinterpret_cast<PyObject*>(type), {items.get()});
+    known_[value] = made;
+    return made;
+  }
+  const bool steps_a_dict = std::string_view(type->tp_name).find("dict_") != std::string_view::npos ||
+                            std::string_view(type->tp_name).find("odict_") != std::string_view::npos ||
+                            std::string_view(type->tp_name).find("set_iterator") != std::string_view::npos;
+  if (PyGen_Check(value) || steps_a_dict) throw NoRecipe{PyRef::borrow(value), type->tp_name};
+  if (PyIter_Check(value) && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return reduced(value);
+  if (std::string_view(type->tp_name) == "functools.partial") return reduced(value);
+  if (is_python_class(type)) {
+    if (is_nn_module(value)) throw NoRecipe{PyRef::borrow(value), "a module"};
+    return instance(value);
+  }
+  throw NoRecipe{PyRef::borrow(value), type->tp_name};
+}
+
+// ---- writes
+
+void RecipeMaker::write_dict(int32_t target, PyObject* dict, PyObject* before) {
+  // Keys that stayed must stand in the same order, with new ones behind them; else the whole is filled anew.
+  std::vector<PyObject*> kept_before, kept_now;
+  bool new_seen = false, in_order = true;
+  Py_ssize_t position = 0;
+  PyObject *key = nullptr, *value = nullptr;
+  while (PyDict_Next(before, &position, &key, &value)) {
+    if (PyDict_Contains(dict, key) == 1) kept_before.push_back(key);
+  }
+  position = 0;
+  while (PyDict_Next(dict, &position, &key, &value)) {
+    const bool was = PyDict_Contains(before, key) == 1;
+    if (was) kept_now.push_back(key);
+    in_order = in_order && !(was && new_seen);
+    new_seen = new_seen || !was;
+  }
+  for (size_t i = 0; in_order && i < kept_now.size(); ++i) {
+    in_order = kept_now[i] == kept_before[i] || PyObject_RichCompareBool(kept_now[i], kept_before[i], Py_EQ) == 1;
+  }
+  PyErr_Clear();
+  if (!in_order) {
+    capture_.consult(dict);
+    book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::Dict, nullptr, dict_parts(dict))});
+    return;
+  }
+  position = 0;
+  while (PyDict_Next(before, &position, &key, &value)) {
+    if (PyDict_Contains(dict, key) == 0) book_.writes.push_back({WriteKind::DeleteKey, target, PyRef::borrow(key), target});
+  }
+  position = 0;
+  while (PyDict_Next(dict, &position, &key, &value)) {
+    if (PyDict_GetItemWithError(before, key) == value) continue;
+    book_.writes.push_back({WriteKind::SetKey, target, PyRef::borrow(key), of(value)});
+  }
+}
+
+void RecipeMaker::write_list(int32_t target, const Source* source, PyObject* list, PyObject* before) {
+  const Py_ssize_t size = PyList_GET_SIZE(list), old = PyList_GET_SIZE(before);
+  bool appended = size >= old;
+  for (Py_ssize_t i = 0; appended && i < old; ++i) appended = PyList_GET_ITEM(list, i) == PyList_GET_ITEM(before, i);
+  if (appended) {
+    for (Py_ssize_t i = old; i < size; ++i)
+      book_.writes.push_back({WriteKind::Append, target, {}, of(PyList_GET_ITEM(list, i))});
+    return;
+  }
+  std::unordered_map<PyObject*, Py_ssize_t> places;
+  for (Py_ssize_t i = 0; i < old; ++i) places.emplace(PyList_GET_ITEM(before, i), i);
+  std::vector<int32_t> items;
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* item = PyList_GET_ITEM(list, i);
+    auto found = places.find(item);
+    items.push_back(found == places.end() ? of(item)
+                                          : load(capture_.sources.item(source, static_cast<int64_t>(found->second))));
+  }
+  capture_.guard_length(list);
+  book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::List, nullptr, std::move(items))});
+}
+
+void RecipeMaker::keep_apart(PyObject* container, const Source* source) {
+  PyObject* object = container;
+  if (source->kind == AccessKind::InstanceDict) {
+    source = source->parent;
+    object = capture_.object_at(source);
+  }
+  if (!object || source->kind == AccessKind::Pinned) return;
+  capture_.keep_apart(object, source);
+}
+
+void RecipeMaker::add_writes() {
+  for (size_t i = 0; i < capture_.journal.changes().size(); ++i) {
+    const Journal::Change change = capture_.journal.changes()[i];
+    PyObject* container = change.container.get();
+    const Source* source = capture_.need_source(container);
+    const int32_t target = load(source);
+    keep_apart(container, source);
+    if (change.member) {
+      book_.writes.push_back({WriteKind::SetSlot, target, change.member, of(slot_value(container, change.member.get()))});
+    } else if (PyCell_Check(container)) {
+      book_.writes.push_back({WriteKind::SetCell, target, {}, of(PyCell_GET(container))});
+    } else if (PyDict_Check(container)) {
+      write_dict(target, container, change.before.get());
+    } else if (PyList_Check(container)) {
+      write_list(target, source, container, change.before.get());
+    } else {
+      std::vector<int32_t> items;
+      PyRef iterator = checked(PyObject_GetIter(container));
+      while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) items.push_back(of(item.get()));
+      capture_.consult(container);
+      book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::Set, nullptr, std::move(items))});
+    }
+  }
+}
+
+}  // namespace firesteel::capture

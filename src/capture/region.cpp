@@ -1,0 +1,312 @@
+// Serving calls: whole where one piece covers the call, else piece by piece along the frame.
+#include "capture/region.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "capture/callables.h"
+#include "capture/counters.h"
+#include "capture/frame_hook.h"
+#include "capture/frame_interpreter.h"
+#include "python/constants.h"
+#include "python/errors.h"
+
+namespace firesteel::capture {
+namespace {
+
+thread_local Region* t_region = nullptr;
+
+class RegionScope {
+ public:
+  explicit RegionScope(Region* region) : outer_(std::exchange(t_region, region)) {}
+  ~RegionScope() { t_region = outer_; }
+  RegionScope(const RegionScope&) = delete;
+  RegionScope& operator=(const RegionScope&) = delete;
+
+ private:
+  Region* outer_;
+};
+
+PyFunctionObject* as_function(PyObject* function) { return reinterpret_cast<PyFunctionObject*>(function); }
+PyCodeObject* code_of(PyObject* function) { return reinterpret_cast<PyCodeObject*>(as_function(function)->func_code); }
+std::string name_of(PyObject* function) { return std::string(python::text_of(as_function(function)->func_qualname)); }
+
+PyObject* run_eagerly(PyObject* function, const CallValues& values) {
+  return PyObject_Vectorcall(function, values.raw, values.positional, values.keywords);
+}
+
+PyObject* fall_back(PyObject* function, const CallValues& values, BreakReason reason) {
+  ++counters().fallbacks[static_cast<size_t>(reason)];
+  RegionScope outside(nullptr);
+  return run_eagerly(function, values);
+}
+
+void raise_break(const Break& found) {
+  PyErr_Clear();
+  try {
+    python::raise_as_is("GraphBreakError", found.message());
+  } catch (...) {
+    python::set_python_error(std::current_exception());
+  }
+}
+
+// Ends the frame with the C++ exception at hand as its Python error.
+PyObject* finish_with_error(PyThreadState* state, FsFrame* frame) {
+  python::set_python_error_or_runtime_error(std::current_exception());
+  return fs_frame_finish(state, frame, nullptr);
+}
+
+// The standard library is not worth compiling in pieces.
+bool is_standard_library(PyCodeObject* code) {
+  static const std::string folder = [] {
+    PyRef os = python::checked(PyImport_ImportModule("os"));
+    const std::string file(python::text_of(python::attribute(os.get(), "__file__").get()));
+    return file.substr(0, file.rfind('/') + 1);
+  }();
+  const std::string_view path = python::text_of(code->co_filename);
+  return path.starts_with("<frozen") ||
+         (path.starts_with(folder) && path.find("site-packages") == std::string_view::npos);
+}
+
+constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
+
+}  // namespace
+
+PyRef call_for_real(PyObject* callable, const CallArgs& args) {
+  PyObject* function = PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable;
+  PyObject* self = PyMethod_Check(callable) ? PyMethod_GET_SELF(callable) : nullptr;
+  if (!PyFunction_Check(function) && !PyType_Check(callable) && !is_own_callable(callable) &&
+      (Py_TYPE(callable)->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+    static PyObject* name = interned("__call__").release();
+    PyObject* found = _PyType_Lookup(Py_TYPE(callable), name);
+    if (found && PyFunction_Check(found)) {
+      function = found;
+      self = callable;
+    }
+  }
+  if (!t_region || !PyFunction_Check(function) || is_standard_library(code_of(function))) return args.call(callable);
+  std::vector<PyObject*> raw;
+  if (self) raw.push_back(self);
+  for (const PyRef& value : args.values) raw.push_back(value.get());
+  const CallValues values{raw.data(), args.positional() + (self ? 1 : 0), args.keywords.get()};
+  return python::checked(t_region->call(function, values));
+}
+
+Region::Bucket& Region::bucket(PyCodeObject* code, int next) {
+  auto [found, is_new] = buckets_.try_emplace(Place{code, next});
+  if (is_new) codes_.push_back(PyRef::borrow(reinterpret_cast<PyObject*>(code)));
+  return found->second;
+}
+
+std::shared_ptr<Segment> Region::find_call(Bucket& bucket, PyObject* function, const CallValues& values,
+                                           Slots& slots) {
+  const guards::Ambient ambient = guards::Ambient::current();
+  for (size_t i = 0; i < bucket.segments.size(); ++i) {
+    const Segment& segment = *bucket.segments[i];
+    if (!segment.shape->matches(values.positional, values.keywords) || segment.ambient != ambient) continue;
+    if (!segment.matches(values.raw, function, slots)) continue;
+    if (i > 0) std::rotate(bucket.segments.begin(), bucket.segments.begin() + i, bucket.segments.begin() + i + 1);
+    return bucket.segments.front();
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Segment> Region::find_piece(Bucket& bucket, PyObject* function, FsFrame* frame, Slots& slots) {
+  const guards::Ambient ambient = guards::Ambient::current();
+  for (size_t i = 0; i < bucket.segments.size(); ++i) {
+    const Segment& segment = *bucket.segments[i];
+    const bool unguarded = segment.kind == SegmentKind::Concrete;
+    if (!unguarded && (segment.ambient != ambient || !segment.matches(fs_frame_locals(frame), function, slots))) continue;
+    if (i > 0) std::rotate(bucket.segments.begin(), bucket.segments.begin() + i, bucket.segments.begin() + i + 1);
+    return bucket.segments.front();
+  }
+  return nullptr;
+}
+
+// Why the newest piece did not serve.
+std::string Region::explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values) const {
+  if (bucket.segments.empty()) return "nothing was compiled yet";
+  const Segment& segment = *bucket.segments.front();
+  if (segment.shape && !segment.shape->matches(values.positional, values.keywords))
+    return "the call passes its arguments in another way";
+  if (std::string text = segment.ambient.difference(guards::Ambient::current()); !text.empty()) return text;
+  std::vector<PyObject*> slots(segment.guards->slot_count());
+  const int failed = segment.guards->run(values.raw, function, slots.data());
+  if (failed == guards::GuardProgram::kPass) return "the inputs share memory in another way";
+  return segment.guards->explain(failed, values.raw, function);
+}
+
+bool Region::reach_limit(Bucket& bucket, PyObject* function, const CallValues& values) {
+  bucket.gave_up = true;
+  const std::string text = fmt::format(
+      "`{}` was compiled {} times and runs eagerly from now on\n  the guard that failed last: {}\n"
+      "  try: pass what keeps changing as a tensor, keep it out of the compiled function, or raise recompile_limit",
+      name_of(function), bucket.segments.size(), explain_miss(bucket, function, values));
+  return PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) == 0;
+}
+
+PyObject* Region::call(PyObject* function, const CallValues& values) {
+  PyCodeObject* code = code_of(function);
+  Bucket& starts = bucket(code, 0);
+  Slots slots;
+  std::shared_ptr<Segment> segment = find_call(starts, function, values, slots);
+  if (segment && segment->kind == SegmentKind::Return) {
+    PyRef result;
+    if (run_segment(*segment, slots.data(), nullptr, nullptr, result)) {
+      ++counters().hits;
+      return result.release();
+    }
+    segment = nullptr;
+  }
+  if (segment && options_.fullgraph) return raise_break(*segment->broken), nullptr;
+  if (segment && segment->kind == SegmentKind::Eager) return fall_back(function, values, segment->broken->reason);
+  if (!segment) {
+    ++counters().misses;
+    if (!fs_can_capture()) return fall_back(function, values, BreakReason::Python);
+    if (code->co_flags & kSpecialCode) {
+      if (options_.fullgraph)
+        return raise_break({BreakReason::Generator, std::string(python::text_of(code->co_name)), {}, {}}), nullptr;
+      return fall_back(function, values, BreakReason::Generator);
+    }
+    if (guards::Ambient::current().python_modes) return fall_back(function, values, BreakReason::Modes);
+    if (!starts.gave_up && starts.segments.size() >= options_.recompile_limit) {
+      if (options_.fullgraph) {
+        python::raise_as_is(
+            "RecompileLimitError",
+            fmt::format("`{}` was compiled {} times, and fullgraph=True forbids running it eagerly\n  the guard that "
+                        "failed last: {}",
+                        name_of(function), starts.segments.size(), explain_miss(starts, function, values)));
+      }
+      if (!reach_limit(starts, function, values)) return nullptr;
+    }
+    if (starts.gave_up) return fall_back(function, values, BreakReason::Limit);
+  }
+  return run_hooked(function, values, std::move(segment), slots);
+}
+
+// Takes the frame of this call: captures it where no piece is known, and runs it in pieces.
+PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::shared_ptr<Segment> first,
+                             Slots& slots) {
+  bool taken = false;
+  FrameTaker taker = [&](PyThreadState* state, FsFrame* frame) -> PyObject* {
+    if (!fs_frame_is_fresh(state, frame)) {
+      ++counters().fallbacks[static_cast<size_t>(BreakReason::Monitored)];
+      return run_frame(state, frame);
+    }
+    try {
+      if (!first) {
+        const CallShape shape(values.positional, values.keywords);
+        first = capture_segment({state, frame, function, &shape, values.raw}, options_.backend, options_.fullgraph);
+        if (options_.fullgraph && first->kind != SegmentKind::Return) {
+          raise_break(*first->broken);
+          return fs_frame_finish(state, frame, nullptr);
+        }
+        Bucket& starts = bucket(code_of(function), 0);
+        starts.segments.insert(starts.segments.begin(), first);
+        if (first->kind != SegmentKind::Eager) ++counters().captured;
+        if (first->kind != SegmentKind::Concrete && !first->matches(values.raw, function, slots)) {
+          starts.segments.erase(starts.segments.begin());
+          return run_on(state, frame, BreakReason::Unstable);
+        }
+      }
+      return drive(state, frame, function, std::move(first), slots);
+    } catch (...) {
+      return finish_with_error(state, frame);
+    }
+  };
+  PyRef result = PyRef::steal(
+      call_hooked(function, values.raw, values.positional, values.keywords, taker, taken));
+  if (result && !taken) ++counters().fallbacks[static_cast<size_t>(BreakReason::Hook)];
+  return result.release();
+}
+
+PyObject* Region::run_on(PyThreadState* state, FsFrame* frame, BreakReason reason) {
+  ++counters().fallbacks[static_cast<size_t>(reason)];
+  RegionScope outside(nullptr);
+  return run_frame(state, frame);
+}
+
+PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function, std::shared_ptr<Segment> segment,
+                        Slots& slots) {
+  PyCodeObject* code = fs_frame_code(frame);
+  bool served = false;
+  Capture concrete(std::string(python::text_of(code->co_name)), Capture::Mode::Concrete);
+  for (;;) {
+    if (!segment) {
+      if (fs_is_monitored(state)) return run_on(state, frame, BreakReason::Monitored);
+      Bucket& here = bucket(code, fs_frame_next(frame));
+      segment = find_piece(here, function, frame, slots);
+      if (!segment) {
+        const CallValues values{fs_frame_locals(frame), 0, nullptr};
+        if (!here.gave_up && here.segments.size() >= options_.recompile_limit && !reach_limit(here, function, values))
+          return fs_frame_finish(state, frame, nullptr);
+        if (here.gave_up) return run_on(state, frame, BreakReason::Limit);
+        if (guards::Ambient::current().python_modes) return run_on(state, frame, BreakReason::Modes);
+        ++counters().misses;
+        segment = capture_segment({state, frame, function}, options_.backend, /*whole=*/false);
+        here.segments.insert(here.segments.begin(), segment);
+        if (segment->kind != SegmentKind::Eager) ++counters().captured;
+        if (segment->kind != SegmentKind::Concrete && !segment->matches(fs_frame_locals(frame), function, slots)) {
+          here.segments.erase(here.segments.begin());
+          return run_on(state, frame, BreakReason::Unstable);
+        }
+      }
+    }
+    if (segment->kind == SegmentKind::Eager) return run_on(state, frame, segment->broken->reason);
+    if (segment->kind != SegmentKind::Concrete) {
+      PyRef result;
+      if (!run_segment(*segment, slots.data(), state, frame, result))
+        return run_on(state, frame, BreakReason::Unstable);
+      if (!std::exchange(served, true)) ++counters().hits;
+      if (segment->kind == SegmentKind::Return) return fs_frame_finish(state, frame, result.release());
+    }
+    // Up to the instruction that breaks, and over it.
+    ++counters().breaks[static_cast<size_t>(segment->broken->reason)];
+    std::optional<Break> unknown;
+    {
+      RegionScope inside(this);
+      FrameInterpreter interpreter(concrete, state, frame);
+      Ending ending = Ending::Stopped;
+      try {
+        if (interpreter.next() != segment->end) ending = interpreter.run_to(segment->end);
+        if (ending == Ending::Stopped) ending = interpreter.run_one();
+      } catch (const Break& found) {
+        unknown = found;  // an instruction that only CPython knows
+        interpreter.go_back();
+      }
+      interpreter.store();
+      if (ending == Ending::Returned) return fs_frame_finish(state, frame, interpreter.take_result().release());
+      if (ending == Ending::Raised) return fs_frame_finish(state, frame, nullptr);
+    }
+    if (unknown) return run_on(state, frame, unknown->reason);
+    segment = nullptr;
+  }
+}
+
+std::vector<std::shared_ptr<Segment>> Region::segments() const {
+  std::vector<std::shared_ptr<Segment>> all;
+  for (bool starts : {true, false}) {
+    for (const auto& [place, found] : buckets_) {
+      if ((place.next == 0) == starts) all.insert(all.end(), found.segments.begin(), found.segments.end());
+    }
+  }
+  return all;
+}
+
+int Region::traverse(visitproc visit, void* arg) const {
+  for (const auto& [place, found] : buckets_) {
+    for (const auto& segment : found.segments) {
+      if (int stopped = segment->traverse(visit, arg)) return stopped;
+    }
+  }
+  return 0;
+}
+
+void Region::clear() {
+  // Dropping segments may run Python: take them out first.
+  auto buckets = std::exchange(buckets_, {});
+  auto codes = std::exchange(codes_, {});
+}
+
+}  // namespace firesteel::capture

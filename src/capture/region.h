@@ -1,0 +1,73 @@
+// What one compile() call has compiled: pieces of its function and of the functions it calls across a graph break.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "capture/segment.h"
+
+namespace firesteel::capture {
+
+struct RegionOptions {
+  Backend backend;
+  bool fullgraph;
+  size_t recompile_limit;
+};
+
+// One call as the function underneath gets it.
+struct CallValues {
+  PyObject* const* raw;
+  size_t positional;
+  PyObject* keywords;
+};
+
+class Region {
+ public:
+  explicit Region(RegionOptions options) : options_(options) {}
+
+  // Calls a Python function compiled. May throw.
+  PyObject* call(PyObject* function, const CallValues& values);
+
+  // All pieces, those that start a call first.
+  std::vector<std::shared_ptr<Segment>> segments() const;
+  int traverse(visitproc visit, void* arg) const;
+  void clear();
+
+ private:
+  struct Bucket {
+    std::vector<std::shared_ptr<Segment>> segments;
+    bool gave_up = false;  // the limit was reached: eager from now on
+  };
+  struct Place {
+    PyCodeObject* code;
+    int next;
+    bool operator==(const Place&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Place& place) const {
+      return reinterpret_cast<size_t>(place.code) * 31 + static_cast<size_t>(place.next);
+    }
+  };
+  using Slots = c10::SmallVector<PyObject*, 64>;
+
+  Bucket& bucket(PyCodeObject* code, int next);
+  std::shared_ptr<Segment> find_call(Bucket& bucket, PyObject* function, const CallValues& values, Slots& slots);
+  std::shared_ptr<Segment> find_piece(Bucket& bucket, PyObject* function, FsFrame* frame, Slots& slots);
+  std::string explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values) const;
+  // False: a warning was turned into an error.
+  bool reach_limit(Bucket& bucket, PyObject* function, const CallValues& values);
+  PyObject* run_hooked(PyObject* function, const CallValues& values, std::shared_ptr<Segment> first, Slots& slots);
+  // Runs a frame piece by piece to its end; gives what its caller must get.
+  PyObject* drive(PyThreadState* state, FsFrame* frame, PyObject* function, std::shared_ptr<Segment> segment,
+                  Slots& slots);
+  PyObject* run_on(PyThreadState* state, FsFrame* frame, BreakReason reason);
+
+  RegionOptions options_;
+  std::unordered_map<Place, Bucket, Hash> buckets_;
+  std::vector<PyRef> codes_;  // keeps the places' code alive
+};
+
+// A call made by an instruction that runs eagerly: functions of the user's are compiled in pieces of their own.
+PyRef call_for_real(PyObject* callable, const CallArgs& args);
+
+}  // namespace firesteel::capture

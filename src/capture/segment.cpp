@@ -1,0 +1,415 @@
+// The road of one capture: arguments, trace with the interpreter inside, recipes, guards, runner.
+#include "capture/segment.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include "capture/callables.h"
+#include "capture/frame_hook.h"
+#include "capture/frame_interpreter.h"
+#include "capture/recipe_maker.h"
+#include "compiler.h"
+#include "python/errors.h"
+#include "python/pytree.h"
+#include "python/tensor_objects.h"
+#include "python/traced_tensors.h"
+#include "python/user_frames.h"
+
+namespace firesteel::capture {
+namespace {
+
+// A finalizer that a collection runs in the middle of a capture would be taken for the function's own doing.
+class NoCollection {
+ public:
+  NoCollection() : was_on_(PyGC_Disable() == 1) {}
+  ~NoCollection() {
+    if (was_on_) PyGC_Enable();
+  }
+  NoCollection(const NoCollection&) = delete;
+  NoCollection& operator=(const NoCollection&) = delete;
+
+ private:
+  bool was_on_;
+};
+
+// Torch's modes and the exception being handled, put back at the end.
+class KeepThreadState {
+ public:
+  explicit KeepThreadState(PyThreadState* state)
+      : state_(state), handled_(PyRef::borrow(state->exc_info->exc_value)), modes_(TorchModes::current()) {}
+  ~KeepThreadState() {
+    PyRef old = PyRef::steal(state_->exc_info->exc_value);
+    state_->exc_info->exc_value = PyRef(handled_).release();
+    modes_.apply();
+  }
+  KeepThreadState(const KeepThreadState&) = delete;
+  KeepThreadState& operator=(const KeepThreadState&) = delete;
+  PyObject* handled() const { return handled_.get(); }
+  const TorchModes& modes() const { return modes_; }
+
+ private:
+  PyThreadState* state_;
+  PyRef handled_;
+  TorchModes modes_;
+};
+
+constexpr int kDeepestArgument = 8;
+
+// Tensors of the call, also inside containers, are inputs of the graph; all that leads to them is guarded.
+void collect_tensors(Capture& capture, PyObject* value, const Source* source, int depth) {
+  if (python::is_exact_tensor(value)) {
+    if (guards::is_plain_real(python::unpack(value))) capture.add_argument(value, source);
+    return;
+  }
+  if (PyCell_Check(value)) {
+    if (PyObject* held = PyCell_GET(value); held && python::is_exact_tensor(held)) {
+      capture.remember(value, source);
+      collect_tensors(capture, held, capture.sources.step(source, AccessKind::CellContents), depth);
+    }
+    return;
+  }
+  if (depth >= kDeepestArgument || !(is_sequence(value) || PyDict_CheckExact(value))) return;
+  std::vector<std::pair<PyObject*, const Source*>> children;
+  if (is_sequence(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      children.emplace_back(PySequence_Fast_GET_ITEM(value, i), capture.sources.item(source, i));
+    }
+  } else {
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr, *item = nullptr;
+    while (PyDict_Next(value, &position, &key, &item)) {
+      if (is_guardable_constant(key)) children.emplace_back(item, capture.sources.item(source, key));
+    }
+  }
+  const size_t before = capture.arguments.size();
+  for (const auto& [child, at] : children) collect_tensors(capture, child, at, depth + 1);
+  if (capture.arguments.size() > before) capture.admit(value, source);
+}
+
+class Attempt {
+ public:
+  Attempt(const SegmentStart& start, Backend backend, long stop_at)
+      : start_(start),
+        backend_(backend),
+        stop_at_(stop_at),
+        code_(fs_frame_code(start.frame)),
+        capture(std::string(python::text_of(code_->co_name))) {}
+
+  Trace run() {
+    function_source_ = capture.sources.function(capture.graph.name);
+    capture.admit(start_.function, function_source_);
+    start_.shape ? bind_call() : bind_frame();
+    std::vector<at::Tensor> tensors;
+    for (const PyRef& tensor : capture.arguments) tensors.push_back(python::unpack(tensor.get()));
+    TraceOptions options;
+    options.name = capture.graph.name;
+    options.grad = backend_ == Backend::AotEager && c10::GradMode::is_enabled() && !c10::InferenceMode::is_enabled();
+    options.run_backward = [](const std::function<void()>& backward) {
+      python::GilRelease no_gil;
+      backward();
+    };
+    return trace([&](const std::vector<at::Tensor>& stand_ins) { return interpret(stand_ins); }, tensors, options);
+  }
+
+  const SegmentStart& start_;
+
+ private:
+  void bind_call() {
+    parameters_ = bind_parameters(capture, start_.function, *start_.shape);
+    for (const Parameter& parameter : parameters_) {
+      if (parameter.source && parameter.source->kind == AccessKind::Argument) collect(parameter.source);
+      for (const Source* item : parameter.items) collect(item);
+    }
+  }
+  void collect(const Source* source) { collect_tensors(capture, start_.arguments[source->index], source, 0); }
+
+  // In the middle of a function every local and every value on the stack is an argument.
+  void bind_frame() {
+    PyObject** values = fs_frame_locals(start_.frame);
+    const int count = code_->co_nlocalsplus + fs_frame_depth(start_.frame);
+    for (int i = 0; i < count; ++i) {
+      if (values[i]) collect_tensors(capture, values[i], frame_source(i), 0);
+    }
+  }
+  const Source* frame_source(int index) {
+    const bool local = index < code_->co_nlocalsplus;
+    std::string name = local ? std::string(python::text_of(PyTuple_GET_ITEM(code_->co_localsplusnames, index)))
+                             : fmt::format("stack{}", index - code_->co_nlocalsplus);
+    return capture.sources.argument(index, std::move(name));
+  }
+
+  FunctionResult interpret(const std::vector<at::Tensor>& stand_ins) {
+    KeepThreadState kept(start_.state);
+    CaptureScope scope(capture);
+    capture.enter(stand_ins);
+    FrameInterpreter interpreter(capture, start_.state, start_.frame);
+    interpreter.count_instructions(stop_at_);
+    PyObject** locals = fs_frame_locals(start_.frame);
+    if (start_.shape) {
+      for (size_t i = 0; i < parameters_.size(); ++i) {
+        if (parameters_[i].collects) {
+          collect_rest(locals[i], parameters_[i]);
+        } else {
+          interpreter.set_local_source(i, parameters_[i].source);
+        }
+      }
+    } else {
+      for (int i = 0; i < code_->co_nlocalsplus; ++i) {
+        if (locals[i]) interpreter.set_local_source(i, frame_source(i));
+      }
+      for (int i = 0; i < fs_frame_depth(start_.frame); ++i)
+        interpreter.admit_stack(i, frame_source(code_->co_nlocalsplus + i));
+    }
+    const Ending ending = interpreter.run();
+    if (ending == Ending::Raised) capture.stop_for_python_error();
+    return describe(interpreter, ending, kept);
+  }
+
+  // `*args` and `**kwargs` are made anew at every call; what they hold are arguments.
+  void collect_rest(PyObject* container, const Parameter& parameter) {
+    PyRef values = PyTuple_Check(container) ? PyRef::borrow(container) : python::checked(PyDict_Values(container));
+    for (size_t i = 0; i < parameter.items.size(); ++i) {
+      PyRef value = python::checked(PySequence_GetItem(values.get(), static_cast<Py_ssize_t>(i)));
+      if (!python::is_tensor(value.get()))
+        capture.admit(value.get(), parameter.items[i]);
+      else
+        capture.remember(value.get(), parameter.items[i]);
+    }
+  }
+
+  // Recipes for all that the segment leaves behind. The tensors they need are the trace's results.
+  FunctionResult describe(FrameInterpreter& interpreter, Ending ending, const KeepThreadState& kept) {
+    segment = std::make_shared<Segment>();
+    RecipeMaker maker(capture, segment->book);
+    try {
+      if (ending == Ending::Returned) {
+        segment->kind = SegmentKind::Return;
+        result_ = interpreter.take_result();
+        segment->result = maker.of(result_.get());
+      } else {
+        segment->kind = SegmentKind::Break;
+        segment->end = interpreter.next();
+        for (size_t i = 0; i < interpreter.locals().size(); ++i) {
+          PyObject* value = interpreter.locals()[i].get();
+          if (is_kept(interpreter, i, value)) continue;
+          segment->locals.emplace_back(static_cast<int32_t>(i), maker.of(value));
+        }
+        for (const PyRef& value : interpreter.stack()) segment->stack.push_back(maker.of(value.get()));
+        PyObject* handled = start_.state->exc_info->exc_value;
+        if (handled != kept.handled()) segment->handled = maker.of(handled);
+      }
+      maker.add_writes();
+    } catch (const NoRecipe& missing) {
+      no_recipe_birth = capture.birth_of(missing.object.get());
+      capture.stop(ending == Ending::Returned ? BreakReason::Result : BreakReason::Value,
+                   fmt::format("{} that cannot be made again", missing.what));
+    }
+    if (TorchModes::current() != kept.modes()) segment->modes = TorchModes::current();
+    FunctionResult returned;
+    for (const PyRef& tensor : maker.tensors()) {
+      capture.graph.outputs.emplace_back(capture.value_of(tensor.get()));
+      returned.tensors.push_back(python::unpack(tensor.get()));
+    }
+    returned.tree = Tree::tuple_of_leaves(returned.tensors.size());
+    capture.graph.output_tree = returned.tree;
+    result_ = {};
+    return returned;
+  }
+
+  // A local that still holds what the frame holds needs no recipe.
+  bool is_kept(const FrameInterpreter& interpreter, size_t index, PyObject* value) const {
+    PyObject* before = fs_frame_locals(start_.frame)[index];
+    if (interpreter.is_untouched(index) || value == before) return true;
+    if (!before || !value || !python::is_tensor(value) || !python::is_tensor(before)) return false;
+    const Source* source = capture.tensor_source(value);
+    return source && source == capture.source_of(before);
+  }
+
+  Backend backend_;
+  long stop_at_;
+  PyCodeObject* code_;
+  const Source* function_source_ = nullptr;
+  std::vector<Parameter> parameters_;
+  PyRef result_;
+
+ public:
+  Capture capture;
+  std::shared_ptr<Segment> segment;
+  long no_recipe_birth = -2;  // -2: nothing was missing; -1: it is not known when it was made
+};
+
+// Tensors that C code reached by itself were captured without a guard.
+void refuse_unknown_captures(const Trace& trace, const Capture& capture) {
+  if (capture.ran_opaque_python) return;
+  std::unordered_set<const c10::TensorImpl*> known;
+  for (const Input& input : capture.graph.inputs) {
+    if (input.captured.defined()) known.insert(input.captured.unsafeGetTensorImpl());
+  }
+  for (const Input& input : trace.joint.graph.inputs) {
+    if (input.role != InputRole::Captured || !input.captured.defined()) continue;
+    c10::TensorImpl* impl = input.captured.unsafeGetTensorImpl();
+    if (!known.count(impl) && impl->pyobj_slot()->load_pyobj()) {
+      throw Break{BreakReason::Origin, "a tensor that an operator found by itself", {}, {}};
+    }
+  }
+}
+
+// What the tracer refused, or a Python error outside any instruction; an interrupt is thrown on.
+Break break_for_current_exception() {
+  try {
+    python::set_python_error(std::current_exception());
+  } catch (const std::exception& error) {
+    return {BreakReason::Internal, error.what(), {}, {}};
+  }
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) python::throw_python_error();
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyRef type_ref = PyRef::steal(type), value_ref = PyRef::steal(value), traceback_ref = PyRef::steal(traceback);
+  PyRef text = value ? PyRef::steal(PyObject_Str(value)) : PyRef();
+  if (!text) PyErr_Clear();
+  const std::string message(python::text_of(text.get()));
+  return {BreakReason::Trace, message.substr(0, message.find('\n')), {}, {}};
+}
+
+void throw_interrupt(const Capture& capture) {
+  if (!capture.interrupt) return;
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(capture.interrupt.get())), capture.interrupt.get());
+  python::throw_python_error();
+}
+
+// Guards and runner: the capture is over, and what it read is as it was again.
+void finish(Attempt& attempt, std::optional<Executable> executable, Backend backend, const guards::Ambient& ambient) {
+  Capture& capture = attempt.capture;
+  Segment& segment = *attempt.segment;
+  if (attempt.start_.shape) segment.shape = *attempt.start_.shape;
+  segment.ambient = ambient;
+  std::vector<const Source*> wanted = capture.input_sources;
+  wanted.insert(wanted.end(), segment.book.loads.begin(), segment.book.loads.end());
+  segment.guards = std::make_unique<guards::GuardProgram>(capture.sources, std::move(capture.guards), wanted);
+  for (const Source* source : segment.book.loads) segment.book.load_slots.push_back(segment.guards->slot_of(source));
+  segment.book.loads.clear();
+  std::vector<uint32_t> slots;
+  for (const Source* source : capture.input_sources) slots.push_back(segment.guards->slot_of(source));
+  const bool empty = capture.graph.nodes.empty() && capture.graph.outputs.empty();
+  if (!empty && backend == Backend::Eager) segment.runner = make_eager_runner(capture.graph, std::move(slots));
+  if (!empty && backend == Backend::AotEager) {
+    slots.resize(capture.arguments.size());  // the executable holds what was captured
+    segment.runner = make_aot_runner(std::move(*executable), std::move(slots));
+  }
+  if (segment.kind == SegmentKind::Break && empty && segment.book.writes.empty() && !segment.modes)
+    segment.kind = SegmentKind::Concrete;
+  segment.graph_text = capture.graph.str();
+}
+
+// Guards under which a capture is known to break at once, so that the next call need not try.
+std::shared_ptr<Segment> eager_segment(Attempt& attempt, Break broken, const guards::Ambient& ambient) {
+  auto segment = std::make_shared<Segment>();
+  if (attempt.start_.shape) segment->shape = *attempt.start_.shape;
+  segment->ambient = ambient;
+  segment->broken = std::move(broken);
+  segment->guards = std::make_unique<guards::GuardProgram>(attempt.capture.sources, std::move(attempt.capture.guards),
+                                                           std::vector<const Source*>());
+  return segment;
+}
+
+constexpr int kAttempts = 8;
+
+}  // namespace
+
+std::shared_ptr<Segment> capture_segment(const SegmentStart& start, Backend backend, bool whole) {
+  python::watch_data_reads();
+  prepare_tables();
+  NoCollection no_collection;
+  python::SourceScope lines;
+  const guards::Ambient ambient = guards::Ambient::current();
+  long stop_at = -1;
+  std::optional<Break> reason;  // why the segment ends where it ends
+  for (int tries = 0;; ++tries) {
+    auto attempt = std::make_unique<Attempt>(start, backend, stop_at);
+    Capture& capture = attempt->capture;
+    std::optional<Break> broken;
+    std::optional<Executable> executable;
+    const int next = fs_frame_next(start.frame);
+    try {
+      python::with_torch_warnings([&] {
+        Trace trace = attempt->run();
+        refuse_unknown_captures(trace, capture);
+        capture.journal.roll_back();
+        if (backend == Backend::AotEager) executable.emplace(compile_trace(std::move(trace)));
+      });
+    } catch (const Break& found) {
+      broken = found;
+    } catch (...) {
+      fs_frame_set_next(start.frame, next);
+      broken = break_for_current_exception();
+    }
+    capture.journal.roll_back();
+    fs_frame_set_next(start.frame, next);
+    throw_interrupt(capture);
+    if (!broken) {
+      finish(*attempt, std::move(executable), backend, ambient);
+      attempt->segment->broken = std::move(reason);
+      return attempt->segment;
+    }
+    if (!reason) reason = broken;
+    // Again, up to the instruction that broke; or to the one that made what cannot be made again.
+    const long at = attempt->no_recipe_birth != -2 ? attempt->no_recipe_birth : capture.clock;
+    const bool hopeless = whole || tries >= kAttempts || at < 0 || (stop_at >= 0 && at >= stop_at) ||
+                          broken->reason == BreakReason::Trace;
+    if (hopeless) return eager_segment(*attempt, whole ? std::move(*broken) : std::move(*reason), ambient);
+    stop_at = at;
+  }
+}
+
+bool Segment::matches(PyObject* const* values, PyObject* function, c10::SmallVectorImpl<PyObject*>& slots) const {
+  slots.resize(guards->slot_count());
+  return guards->run(values, function, slots.data()) == guards::GuardProgram::kPass;
+}
+
+int Segment::traverse(visitproc visit, void* arg) const {
+  if (guards) {
+    if (int stopped = guards->traverse(visit, arg)) return stopped;
+  }
+  return book.traverse(visit, arg);
+}
+
+bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, FsFrame* frame, PyRef& result) {
+  std::vector<PyRef> loads, outputs;
+  loads.reserve(segment.book.load_slots.size());
+  for (uint32_t slot : segment.book.load_slots) loads.push_back(PyRef::borrow(slots[slot]));
+  if (segment.runner && !segment.runner->run(slots, outputs)) return false;
+  Cook cook(segment.book, loads, outputs);
+  if (segment.kind == SegmentKind::Return) {
+    result = cook.make(segment.result);
+    if (!segment.book.writes.empty()) cook.apply_writes();
+    if (segment.modes) segment.modes->apply();
+    return true;
+  }
+  std::vector<PyRef> locals, stack;
+  for (const auto& [index, recipe] : segment.locals) locals.push_back(cook.make(recipe));
+  for (int32_t recipe : segment.stack) stack.push_back(cook.make(recipe));
+  PyRef handled = segment.handled ? cook.make(*segment.handled) : PyRef();
+  cook.apply_writes();
+  if (segment.modes) segment.modes->apply();
+  // From here on nothing can fail.
+  PyObject** place = fs_frame_locals(frame);
+  std::vector<PyRef> old;
+  for (size_t i = 0; i < locals.size(); ++i) {
+    PyObject*& local = place[segment.locals[i].first];
+    old.push_back(PyRef::steal(local));
+    local = locals[i].release();
+  }
+  PyObject** bottom = place + fs_frame_code(frame)->co_nlocalsplus;
+  for (int i = 0; i < fs_frame_depth(frame); ++i) old.push_back(PyRef::steal(bottom[i]));
+  for (size_t i = 0; i < stack.size(); ++i) bottom[i] = stack[i].release();
+  fs_frame_set_depth(frame, static_cast<int>(stack.size()));
+  fs_frame_set_next(frame, segment.end);
+  if (segment.handled) {
+    old.push_back(PyRef::steal(state->exc_info->exc_value));
+    state->exc_info->exc_value = handled.release();
+  }
+  return true;
+}
+
+}  // namespace firesteel::capture

@@ -1,0 +1,63 @@
+// One compiled piece of a function: from an instruction to a graph break or the return, under guards.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "capture/break_reasons.h"
+#include "capture/call_shape.h"
+#include "capture/cpython/frame_shim.h"
+#include "capture/modes.h"
+#include "capture/recipe.h"
+#include "capture/runner.h"
+#include "guards/ambient.h"
+#include "guards/guard_program.h"
+
+namespace firesteel::capture {
+
+enum class SegmentKind : uint8_t {
+  Return,    // ends with the function's result
+  Break,     // ends before an instruction that runs eagerly
+  Concrete,  // no tensor operation before that instruction: runs as it is, unguarded
+  Eager,     // no piece can be compiled from here: the frame runs on as it is
+};
+
+struct Segment {
+  SegmentKind kind = SegmentKind::Eager;
+  std::optional<CallShape> shape;  // of a segment that starts a call; others are guarded on the frame's locals
+  guards::Ambient ambient;
+  std::unique_ptr<guards::GuardProgram> guards;
+  std::unique_ptr<Runner> runner;  // null: the graph is empty
+  RecipeBook book;
+  int32_t result = -1;                                // recipes: of Return,
+  std::vector<std::pair<int32_t, int32_t>> locals;    // of a Break: for each local that changed,
+  std::vector<int32_t> stack;                         // for the whole stack,
+  std::optional<int32_t> handled;                     // for the exception that is being handled, where it changed
+  std::optional<TorchModes> modes;                    // where the segment leaves torch in another state
+  int end = 0;                                        // the instruction that runs eagerly
+  std::optional<Break> broken;                        // why it does
+  std::string graph_text;
+
+  // Checks the guards over the call's arguments, or the frame's locals and stack. `slots` are filled on success.
+  bool matches(PyObject* const* values, PyObject* function, c10::SmallVectorImpl<PyObject*>& slots) const;
+  int traverse(visitproc visit, void* arg) const;
+};
+
+// Where a segment starts, and what the frame holds there.
+struct SegmentStart {
+  PyThreadState* state;
+  FsFrame* frame;
+  PyObject* function;
+  const CallShape* shape = nullptr;      // at the start of a call
+  PyObject* const* arguments = nullptr;  // of that call
+};
+
+// Captures from where the frame stands. Always gives a segment. The frame and all of the program's state are as they
+// were. Throws the Python error of an interrupt only. `whole`: a break ends the attempt, and the segment is Eager.
+std::shared_ptr<Segment> capture_segment(const SegmentStart& start, Backend backend, bool whole);
+
+// Runs the graph, makes the values, applies the writes. False: the inputs do not fit after all, and nothing has run.
+// A Return's value is put into `result`; a Break's values go into the frame.
+bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, FsFrame* frame, PyRef& result);
+
+}  // namespace firesteel::capture

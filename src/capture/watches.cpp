@@ -1,0 +1,103 @@
+// Guards for what C code is about to read of its own accord: operators, comparisons, hashes, texts.
+#include <fmt/format.h>
+
+#include "capture/callables.h"
+#include "capture/cpython/frame_shim.h"
+#include "python/errors.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+bool is_container(PyObject* value) {
+  return PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || PyAnySet_Check(value);
+}
+
+void watch_class(Capture& capture, PyTypeObject* type, const std::string& name) {
+  PyRef key = python::checked(PyUnicode_InternFromString(name.c_str()));
+  PyObject* found = _PyType_Lookup(type, key.get());
+  capture.guard_class_attribute(type, key.get(), found);
+  if (found && PyFunction_Check(found))
+    capture.admit(found, capture.sources.pinned(found, fmt::format("{}.{}", type->tp_name, name)));
+}
+
+// True where nothing is left to look at: constants, and things that are known by their identity.
+bool is_plain(PyObject* value) {
+  return is_guardable_constant(value) || PyType_Check(value) || PyModule_Check(value) || PyFunction_Check(value) ||
+         PyCFunction_Check(value) || PyMethod_Check(value) || is_torch_op(value) || value == Py_NotImplemented;
+}
+
+template <class F>
+void each_item(Capture& capture, PyObject* container, F&& visit) {
+  capture.consult(container);
+  if (PyList_Check(container) || PyTuple_Check(container)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i)
+      visit(PySequence_Fast_GET_ITEM(container, i));
+  } else if (PyDict_Check(container)) {
+    Py_ssize_t position = 0;
+    PyObject* value = nullptr;
+    while (PyDict_Next(container, &position, nullptr, &value)) visit(value);
+  }
+}
+
+constexpr int kDeepest = 12;
+
+void watch_nested(Capture& capture, PyObject* value, const std::vector<std::string>& methods, const char* what,
+                  int depth) {
+  if (is_plain(value)) return;
+  if (python::is_tensor(value)) {
+    capture.stop(BreakReason::DataDependent, fmt::format("{} of a container of tensors", what));
+  }
+  if (is_container(value) && depth < kDeepest) {
+    each_item(capture, value, [&](PyObject* item) { watch_nested(capture, item, methods, what, depth + 1); });
+    if (!(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return;
+  }
+  if (PyObject* dict = fs_view_dict(value)) return capture.consult(dict);
+  if (is_python_class(Py_TYPE(value)) || PyExceptionInstance_Check(value)) {
+    for (const std::string& method : methods) watch_class(capture, Py_TYPE(value), method);
+    return;
+  }
+  if (capture.is_made(value) && !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return;
+  capture.stop(BreakReason::Value, fmt::format("{} of a {}", what, Py_TYPE(value)->tp_name));
+}
+
+}  // namespace
+
+void watch_operator(Capture& capture, PyObject* value, const char* operation) {
+  if (capture.concrete || is_plain(value)) return;
+  std::string name = operation;
+  if (name.back() == '_') name.pop_back();  // and_, or_
+  std::vector<std::string> methods = {fmt::format("__{}__", name), fmt::format("__r{}__", name)};
+  if (name.size() > 2 && name[0] == 'i' && name != "invert") methods.push_back(fmt::format("__{}__", name.substr(1)));
+  watch_nested(capture, value, methods, fmt::format("`{}`", operation).c_str(), kDeepest - 1);
+}
+
+void watch_comparison(Capture& capture, PyObject* value, const char* operation) {
+  if (capture.concrete) return;
+  watch_nested(capture, value, {fmt::format("__{}__", operation), "__eq__", "__lt__", "__gt__", "__le__", "__ge__"},
+               "a comparison", 0);
+}
+
+void watch_hash(Capture& capture, PyObject* value) {
+  if (capture.concrete || is_plain(value) || python::is_tensor(value)) return;
+  if (PyTuple_CheckExact(value)) {
+    each_item(capture, value, [&](PyObject* item) { watch_hash(capture, item); });
+    return;
+  }
+  if (Py_TYPE(value)->tp_hash == PyObject_HashNotImplemented) return;  // raises
+  if (PyFrozenSet_CheckExact(value)) return capture.consult(value);
+  watch_nested(capture, value, {"__hash__", "__eq__"}, "the hash", kDeepest - 1);
+}
+
+void watch_text(Capture& capture, PyObject* value) {
+  if (capture.concrete) return;
+  if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "a tensor is written into a string");
+  if (is_guardable_constant(value) || PyType_Check(value)) return;
+  const bool by_address = PyFunction_Check(value) || PyMethod_Check(value) || PyCFunction_Check(value) ||
+                          (Py_TYPE(value)->tp_repr == PyBaseObject_Type.tp_repr &&
+                           Py_TYPE(value)->tp_str == PyBaseObject_Type.tp_str);
+  if (by_address) capture.stop(BreakReason::Value, fmt::format("the text of a {}", Py_TYPE(value)->tp_name));
+  watch_nested(capture, value, {"__str__", "__repr__", "__format__"}, "the text", 0);
+}
+
+}  // namespace firesteel::capture

@@ -1,0 +1,55 @@
+// Changes to what existed before the capture: kept in the journal, so that they can be taken back and told.
+#include <fmt/format.h>
+
+#include "capture/capture.h"
+#include "python/errors.h"
+
+namespace firesteel::capture {
+
+void Capture::before_write(PyObject* container) {
+  if (concrete || is_made(container)) return;
+  const bool known = PyDict_Check(container) || PyList_CheckExact(container) || PySet_CheckExact(container) ||
+                     PyCell_Check(container);
+  if (!known) stop(BreakReason::Write, fmt::format("changing a {}", Py_TYPE(container)->tp_name));
+  journal.before(container);
+}
+
+void Capture::before_slot_write(PyObject* object, PyObject* member) {
+  if (concrete || is_made(object)) return;
+  journal.before_slot(object, member);
+}
+
+PyObject* Capture::object_at(const Source* source) const {
+  for (const auto& [object, found] : provenance_) {
+    if (found == source) return object;
+  }
+  return nullptr;
+}
+
+void Capture::keep_apart(PyObject* object, const Source* source) {
+  for (const auto& [other, at] : provenance_) {
+    if (other == object || Py_TYPE(other) != Py_TYPE(object) || at->kind == AccessKind::Pinned) continue;
+    Guard guard{GuardKind::Distinct, source};
+    guard.other = at;
+    add_guard(std::move(guard));
+  }
+}
+
+void Capture::guard_absent(PyObject* dict, const Source* in, PyObject* key) {
+  if (!in || concrete) return;
+  if (journal.touched(dict)) {
+    const int was_there = PyDict_Contains(journal.original(dict), key);
+    python::check(was_there >= 0);
+    if (was_there) return;
+  }
+  add_guard({GuardKind::Absent, in, PyRef::borrow(key)});
+}
+
+PyRef Capture::read_key(PyObject* dict, const Source* in, PyObject* key, PyObject* value) {
+  if (concrete) return PyRef::borrow(value);
+  const bool as_before = in && (!journal.touched(dict) || PyDict_GetItemWithError(journal.original(dict), key) == value);
+  if (as_before) return admit(value, sources.item(in, key));
+  return adopt(PyRef::borrow(value));
+}
+
+}  // namespace firesteel::capture
