@@ -59,6 +59,17 @@ PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
       break;
   }
   PyObject* found = _PyType_Lookup(Py_TYPE(tensor), name);
+  if (!found) {
+    // Set by somebody on the tensor object itself.
+    PyObject* real = capture.real_of(tensor);
+    PyObject* dict = guards::instance_dict(real ? real : tensor);
+    PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
+    const Source* source = real ? capture.source_of(real) : nullptr;
+    const Source* in = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
+    if (value) return in ? capture.admit(value, capture.sources.item(in, name)) : capture.adopt(PyRef::borrow(value));
+    if (in) capture.add_guard({GuardKind::Absent, in, PyRef::borrow(name)});
+    return {};
+  }
   const bool is_method = found && (Py_IS_TYPE(found, &PyMethodDescr_Type) || PyFunction_Check(found) ||
                                    Py_IS_TYPE(found, &PyWrapperDescr_Type));
   if (!is_method) capture.stop(BreakReason::Attribute, spelled(tensor, name));
@@ -107,7 +118,7 @@ PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name
 // Empty: it gives nothing that can be followed.
 PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject* name, PyObject* found) {
   const Source* at = pinned(capture, type, name, found);
-  if (PyFunction_Check(found) || is_own_callable(found)) {
+  if (PyFunction_Check(found) || is_own_callable(found) || is_cached_function(found)) {
     capture.admit(found, at);
     return object ? bind(found, object) : PyRef::borrow(found);
   }

@@ -298,6 +298,49 @@ PyRef make_dict(Capture& capture, PyObject* callable, CallArgs& args) {
 // A new object of a C class that keeps what it is given.
 PyRef keeper(Capture& capture, PyObject* callable, CallArgs& args) { return capture.made(args.call(callable)); }
 
+constexpr int kDeepestCopy = 16;
+
+// Guards all that is in an object; false where there is something a copy must not be made of without being seen.
+bool guard_whole(Capture& capture, PyObject* value, int depth = 0) {
+  if (is_guardable_constant(value) || PyType_Check(value) || PyFunction_Check(value) || PyModule_Check(value)) {
+    if (const Source* source = capture.source_of(value)) capture.admit(value, source);
+    return true;
+  }
+  if (python::is_tensor(value) || depth > kDeepestCopy || is_nn_module(value)) return false;
+  capture.consult(value);
+  if (PyList_Check(value) || PyTuple_Check(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      if (!guard_whole(capture, PySequence_Fast_GET_ITEM(value, i), depth + 1)) return false;
+    }
+  } else if (PyDict_Check(value)) {
+    Py_ssize_t position = 0;
+    PyObject* item = nullptr;
+    while (PyDict_Next(value, &position, nullptr, &item)) {
+      if (!guard_whole(capture, item, depth + 1)) return false;
+    }
+  } else if (PyAnySet_CheckExact(value)) {
+    return true;
+  } else if (!is_python_class(Py_TYPE(value))) {
+    return false;
+  }
+  if (!is_python_class(Py_TYPE(value))) return true;
+  PyObject* dict = fs_instance_dict(value);
+  if (!dict) return false;
+  if (const Source* source = capture.source_of(value)) {
+    capture.remember(dict, capture.sources.step(source, AccessKind::InstanceDict));
+  }
+  return guard_whole(capture, dict, depth + 1);
+}
+
+// copy.copy, copy.deepcopy: of what holds no tensor, made for real.
+PyRef copy_of(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() != 1 || !guard_whole(capture, args[0])) {
+    return capture.adopt(args.call(callable));
+  }
+  Suspended suspended(capture);
+  return capture.made(args.call(callable));
+}
+
 struct Row {
   const char *module, *name;
   BuiltinRule rule;
@@ -377,6 +420,8 @@ constexpr auto kRules = std::to_array<Row>({
     {"itertools", "tee", over_iterables},
     {"itertools", "count", pure},
     {"itertools", "repeat", keeper},
+    {"copy", "copy", copy_of},
+    {"copy", "deepcopy", copy_of},
     {"torch", "Size", pure},
     {"torch", "device", pure},
     {"torch", "finfo", ambient},

@@ -17,6 +17,8 @@ PyObject* compiled_callable(PyObject* object);
 // The function under @nonstrict_trace; null for others.
 PyObject* nonstrict_callable(PyObject* object);
 
+// What functools.lru_cache makes.
+bool is_cached_function(PyObject* object);
 bool is_nn_module(PyObject* object);
 bool is_nn_module_class(PyObject* object);
 

@@ -31,11 +31,6 @@ bool is_partial(PyObject* object) {
   return Py_IS_TYPE(object, type);
 }
 
-bool is_cached(PyObject* object) {
-  static PyTypeObject* type = type_named("functools", "_lru_cache_wrapper");
-  return Py_IS_TYPE(object, type);
-}
-
 bool is_enum_class(PyObject* object) {
   static PyTypeObject* meta = type_named("enum", "EnumMeta");
   return PyObject_TypeCheck(object, meta);
@@ -166,16 +161,6 @@ PyRef call_partial(Capture& capture, PyObject* partial, CallArgs args) {
   return call(capture, function.get(), std::move(all));
 }
 
-PyRef call_cached(Capture& capture, PyObject* cached, CallArgs args) {
-  const bool plain = std::all_of(args.values.begin(), args.values.end(), [&](const PyRef& value) {
-    return capture.is_deep_constant(value.get()) || PyType_Check(value.get());
-  });
-  if (plain) return run_as_it_is(capture, cached, args, true);
-  PyRef wrapped = python::checked(PyObject_GetAttrString(cached, "__wrapped__"));
-  capture.admit(wrapped.get(), capture.sources.pinned(wrapped.get(), name_of(wrapped.get())));
-  return call(capture, wrapped.get(), std::move(args));
-}
-
 // A new object: CPython makes it, and the frames of its `__new__` and `__init__` are inlined.
 PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable);
@@ -269,7 +254,72 @@ PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
   capture.stop(BreakReason::CFunction, fmt::format("{}.{}", Py_TYPE(self)->tp_name, name));
 }
 
+// `Function.apply` of a torch.autograd.Function: one node, whatever its methods do.
+PyRef call_autograd_function(Capture& capture, PyObject* apply, CallArgs args) {
+  PyRef self = args.values.front();
+  args.values.erase(args.values.begin());
+  PyRef method = python::checked(PyMethod_New(apply, self.get()));
+  auto* type = reinterpret_cast<PyTypeObject*>(self.get());
+  for (const char* name : {"forward", "backward", "setup_context", "jvp", "vjp"}) {
+    PyRef key = interned(name);
+    capture.guard_class_attribute(type, key.get(), _PyType_Lookup(type, key.get()));
+  }
+  return capture.torch_call(method.get(), fmt::format("{}.apply", type->tp_name), args.tuple(), args.dict());
+}
+
+bool is_autograd_apply(PyObject* function) {
+  static PyObject* apply = [] {
+    PyRef module = python::checked(PyImport_ImportModule("torch.autograd"));
+    PyRef type = python::checked(PyObject_GetAttrString(module.get(), "Function"));
+    PyRef bound = python::checked(PyObject_GetAttrString(type.get(), "apply"));
+    return PyRef::borrow(PyMethod_GET_FUNCTION(bound.get())).release();
+  }();
+  return function == apply;
+}
+
+// A function that torch.jit.script has compiled: the Python function it was made from.
+PyRef scripted_function(PyObject* callable) {
+  if (std::string_view(Py_TYPE(callable)->tp_name) != "torch.jit.ScriptFunction" &&
+      std::string_view(Py_TYPE(callable)->tp_name).find("ScriptFunction") == std::string_view::npos)
+    return {};
+  PyRef inner = python::attribute(callable, "_torchdynamo_inline");
+  return inner && PyFunction_Check(inner.get()) ? inner : PyRef();
+}
+
+bool holds_tensor(PyObject* value, int depth = 0) {
+  if (python::is_tensor(value)) return true;
+  if (depth > 6) return false;
+  if (PyList_Check(value) || PyTuple_Check(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      if (holds_tensor(PySequence_Fast_GET_ITEM(value, i), depth + 1)) return true;
+    }
+  }
+  if (PyDict_Check(value)) {
+    Py_ssize_t position = 0;
+    PyObject* item = nullptr;
+    while (PyDict_Next(value, &position, nullptr, &item)) {
+      if (holds_tensor(item, depth + 1)) return true;
+    }
+  }
+  return false;
+}
+
+// A call without tensors runs for real; with them the function underneath is inlined.
+PyRef call_cached(Capture& capture, PyObject* cached, CallArgs args) {
+  const bool tensors =
+      std::any_of(args.values.begin(), args.values.end(), [](const PyRef& value) { return holds_tensor(value.get()); });
+  if (!tensors) return run_as_it_is(capture, cached, args, true);
+  PyRef wrapped = python::checked(PyObject_GetAttrString(cached, "__wrapped__"));
+  capture.admit(wrapped.get(), capture.sources.pinned(wrapped.get(), name_of(wrapped.get())));
+  return call(capture, wrapped.get(), std::move(args));
+}
+
 }  // namespace
+
+bool is_cached_function(PyObject* object) {
+  static PyTypeObject* type = type_named("functools", "_lru_cache_wrapper");
+  return Py_IS_TYPE(object, type);
+}
 
 PyRef call_spread(Capture& capture, PyObject* callable, PyObject* args, PyObject* kwargs) {
   CallArgs given;
@@ -296,6 +346,8 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
                  fmt::format("{}: {}", name_of(callable), why));
   }
   if (BuiltinRule rule = builtin_rule(callable)) return rule(capture, callable, args);
+  if (is_autograd_apply(callable) && !args.values.empty() && PyType_Check(args[0]))
+    return call_autograd_function(capture, callable, std::move(args));
   if (PyFunction_Check(callable)) return inline_function(capture, callable, args);
   if (PyMethod_Check(callable)) {
     return call_with_self(capture, PyMethod_GET_FUNCTION(callable), PyMethod_GET_SELF(callable), std::move(args));
@@ -336,8 +388,12 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
                               args.dict());
   }
   if (PyCFunction_Check(callable)) return call_builtin_method(capture, callable, std::move(args));
+  if (PyRef function = scripted_function(callable)) {
+    capture.admit(function.get(), capture.sources.pinned(function.get(), name_of(function.get())));
+    return call(capture, function.get(), std::move(args));
+  }
   if (is_partial(callable)) return call_partial(capture, callable, std::move(args));
-  if (is_cached(callable)) return call_cached(capture, callable, std::move(args));
+  if (is_cached_function(callable)) return call_cached(capture, callable, std::move(args));
   if (PyType_Check(callable)) return instantiate(capture, callable, std::move(args));
   return call_instance(capture, callable, std::move(args));
 }

@@ -119,6 +119,8 @@ class Capture {
   // Where a tensor that is an input of the graph, real or stand-in, came from; null for others.
   const Source* tensor_source(PyObject* tensor) const;
   bool is_stand_in(PyObject* tensor) const;
+  // The real tensor of the program that a tensor stands for; null for one that the captured code made.
+  PyObject* real_of(PyObject* tensor) const;
 
   Graph graph;  // torch-level
   guards::SourceTable sources;

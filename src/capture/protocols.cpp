@@ -113,8 +113,13 @@ bool contains(Capture& capture, PyObject* container, PyObject* item) {
       }
       return false;
     }
-    watch_comparison(capture, item, "eq");
-    watch_comparison(capture, container, "contains");
+    if (PyAnySet_Check(container)) {
+      watch_hash(capture, item);
+      capture.consult(container);
+    } else {
+      watch_comparison(capture, item, "eq");
+      watch_comparison(capture, container, "contains");
+    }
   }
   const int found = PySequence_Contains(container, item);
   python::check(found >= 0);

@@ -340,6 +340,13 @@ bool Capture::is_stand_in(PyObject* tensor) const {
   return is_traced_tensor(python::unpack(tensor)) && values_.count(impl_of(tensor)) != 0;
 }
 
+PyObject* Capture::real_of(PyObject* tensor) const {
+  for (const auto& [real, fake] : fakes_) {
+    if (real == tensor || impl_of(fake.get()) == impl_of(tensor)) return real;
+  }
+  return nullptr;
+}
+
 const Source* Capture::tensor_source(PyObject* tensor) const {
   auto found = stand_in_sources_.find(impl_of(tensor));
   return found != stand_in_sources_.end() ? found->second : source_of(tensor);

@@ -109,6 +109,14 @@ struct Leaves {
     PyRef torch_c = checked(PyImport_ImportModule("torch._C"));
     nn_functions = checked(PyObject_GetAttrString(torch_c.get(), "_nn")).release();
     variable_functions = checked(PyObject_GetAttrString(torch_c.get(), "_VariableFunctionsClass")).release();
+    // All of torch's own functions in C, also those that cannot be overridden.
+    PyRef all = checked(PyObject_Dir(variable_functions));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(all.get()); ++i) {
+      PyObject* name = PyList_GET_ITEM(all.get(), i);
+      PyRef found = python::attribute(variable_functions, PyUnicode_AsUTF8(name));
+      if (!found || !PyCFunction_Check(found.get()) || python::text_of(name).starts_with("__")) continue;
+      if (!names.count(found.get()) && !forbidden.count(found.get())) add(found.get(), {});
+    }
     operators = checked(PyImport_ImportModule("operator")).release();
   }
 

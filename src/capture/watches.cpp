@@ -67,9 +67,13 @@ void watch_operator(Capture& capture, PyObject* value, const char* operation) {
   if (capture.concrete || is_plain(value)) return;
   std::string name = operation;
   if (name.back() == '_') name.pop_back();  // and_, or_
+  if (is_container(value)) {
+    capture.consult(value);
+    if (!(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return;
+  }
   std::vector<std::string> methods = {fmt::format("__{}__", name), fmt::format("__r{}__", name)};
   if (name.size() > 2 && name[0] == 'i' && name != "invert") methods.push_back(fmt::format("__{}__", name.substr(1)));
-  watch_nested(capture, value, methods, fmt::format("`{}`", operation).c_str(), kDeepest - 1);
+  watch_nested(capture, value, methods, fmt::format("`{}`", operation).c_str(), kDeepest);
 }
 
 void watch_comparison(Capture& capture, PyObject* value, const char* operation) {
