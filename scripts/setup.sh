@@ -58,7 +58,7 @@ install_system_packages() {
       "${missing[*]}   (Debian's names)" "Install them and run this again."
   fi
   local sudo=()
-  if [[ $(id -u) -ne 0 ]]; then
+  if [[ $EUID -ne 0 ]]; then
     command -v sudo > /dev/null || stop "packages are missing; as root, run:" "apt-get install ${missing[*]}"
     sudo=(sudo)
   fi
