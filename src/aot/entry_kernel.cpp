@@ -1,5 +1,6 @@
-// The first kernel every operator meets while tracing: swaps real tensors for their stand-ins before autograd sees
-// them.
+// The first kernel every operator meets while tracing: see entry_kernel.h.
+#include "aot/entry_kernel.h"
+
 #include <torch/library.h>
 
 #include "aot/dispatch_keys.h"
@@ -8,6 +9,7 @@
 #include "aot/ivalue_tensors.h"
 #include "aot/recorder.h"
 #include "aot/shapes.h"
+#include "aot/written_layouts.h"
 
 namespace firesteel {
 namespace {
@@ -55,7 +57,10 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
     bool any_tensor = false;
     for (const IValue& arg : args) each_tensor(arg, [&](const at::Tensor&) { any_tensor = true; });
     if (!any_tensor && is_filling_real_tensor()) return run_for_real(op, recorder, stack);
-    return op.redispatchBoxed(below, stack);
+    if (!plan.is_mutable) return op.redispatchBoxed(below, stack);
+    const WrittenLayouts layouts(plan, args);
+    op.redispatchBoxed(below, stack);
+    return layouts.restore();
   }
   if (is_filling_real_tensor() && !plan.is_lift) {
     OutsideTrace outside;
@@ -74,11 +79,13 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
       return swapped.emplace_back(recorder.stand_in(tensor, InputRole::Captured), tensor).first;
     });
   }
+  const WrittenLayouts layouts(plan, args);
   // The swapped arguments bring keys of their own (Functionalize, Fake).
   op.redispatchBoxed(plan.keys_for(stack) & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey), stack);
 
-  // `buffer.add_(x)` gives back the tensor it was called on, not its stand-in.
   if (plan.is_mutable) {
+    layouts.restore();
+    // `buffer.add_(x)` gives back the tensor it was called on, not its stand-in.
     for (size_t i = base; i < stack->size(); ++i) {
       map_tensors((*stack)[i], [&](const at::Tensor& tensor) {
         for (const auto& [stand_in, real] : swapped) {
@@ -89,6 +96,8 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
     }
   }
 }
+
+}  // namespace
 
 void entry_kernel(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const DispatchKeySet below = keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey);
@@ -103,8 +112,6 @@ void entry_kernel(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* sta
     recorder->fail_data_dependent(op.schema().name());
   }
 }
-
-}  // namespace
 
 TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&entry_kernel>());

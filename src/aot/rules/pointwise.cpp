@@ -68,6 +68,16 @@ bool contiguous_like_first(RuleCall& call) {
   return true;
 }
 
+bool laid_out_as_first(RuleCall& call) {
+  call.give(meta_tensor(call.tensor(0).sizes(), call.tensor(0).strides(), call.tensor(0).scalar_type()));
+  return true;
+}
+
+bool laid_out(RuleCall& call) {
+  call.give(meta_tensor(call.tensor(0).sizes(), call.args[1].toIntVector(), call.tensor(0).scalar_type()));
+  return true;
+}
+
 bool preserving_first(RuleCall& call) {
   call.give(meta_preserving(call.tensor(0), call.tensor(0).scalar_type()));
   return true;
@@ -91,6 +101,9 @@ constexpr ShapeRuleEntry kRules[] = {
     {"aten::glu_backward", contiguous_like_second},
     {"aten::bernoulli.p", contiguous_like_first},
     {"aten::flip", preserving_first},
+    {"firesteel::laid_out", laid_out},
+    {"firesteel::bernoulli", laid_out_as_first},
+    {"firesteel::normal", laid_out_as_first},
 };
 
 }  // namespace
