@@ -122,7 +122,26 @@ class ResultWrapper {
   const std::vector<std::pair<at::Tensor, at::Tensor>>& metas_;
 };
 
-// A draw from a generator state seen before has the value of the first draw (activation checkpointing).
+// True where the arguments that are no tensors, and the results' sizes and types, are those of the recorded draw.
+bool same_draw(const Node& drawn, c10::ArrayRef<IValue> args, std::vector<IValue>& results) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i].isTensor() || args[i].isGenerator()) continue;
+    if (drawn.args.at(i).kind == Arg::Kind::None ? !args[i].isNone() : drawn.args[i].constant != args[i]) return false;
+  }
+  size_t next = 0;
+  bool same = true;
+  for (IValue& result : results) {
+    each_tensor(result, [&](const at::Tensor& meta) {
+      same = same && next < drawn.outputs.size() && drawn.outputs[next]->type.sizes == type_of(meta).sizes &&
+             drawn.outputs[next]->type.dtype == meta.scalar_type();
+      ++next;
+    });
+  }
+  return same;
+}
+
+// A backward pass that draws again from where the forward pass drew gets the value drawn then (activation
+// checkpointing).
 void repeat_draw(Recorder& recorder, Node* drawn, std::vector<IValue>& results, c10::Device device) {
   size_t next = 0;
   for (IValue& result : results) {
@@ -214,8 +233,9 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stac
     results = infer_shapes(plan, on_meta, args, device);
     if (plan.is_random) {
       generator = generator_for(args, device);
-      recorder->note_seeding(generator);
-      drawn = recorder->random_states.repeated_draw(generator, op);
+      if (recorder->phase == Phase::Backward) drawn = recorder->random_states.earlier_draw(generator, op);
+      if (drawn && !same_draw(*drawn, args, results)) drawn = nullptr;
+      if (!drawn) recorder->note_seeding(generator);
     }
   }
   if (drawn) {

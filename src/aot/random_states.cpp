@@ -1,6 +1,9 @@
 // Random draws while tracing: see random_states.h.
 #include "aot/random_states.h"
 
+#include <mutex>
+#include <unordered_set>
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <torch/library.h>
@@ -40,11 +43,40 @@ std::string draw_key(const std::string& state, const c10::OperatorHandle& op) {
   return state + toString(op.operator_name());
 }
 
+// The default generator is shared by all threads. What concurrent traces do to it is none of the others' business.
+struct Sharing {
+  std::mutex mutex;
+  size_t traces = 0, started = 0;
+  at::Tensor initial;                    // as the first of them found it
+  std::unordered_set<std::string> ours;  // where they have moved it
+};
+
+Sharing& sharing() {
+  static auto* sharing = new Sharing;  // never destroyed: a thread may trace while the process ends
+  return *sharing;
+}
+
+thread_local size_t t_nested = 0;  // traces of this thread, one inside the other
+
+void note_as_ours(const std::string& state) {
+  std::lock_guard lock(sharing().mutex);
+  sharing().ours.insert(state);
+}
+
+// Seeded, and nothing drawn since.
+bool is_just_seeded(const at::mt19937_data_pod& engine) { return engine.left_ == 1 && engine.next_ == 0; }
+
+at::Generator or_default(const std::optional<at::Generator>& generator) {
+  return generator ? *generator : at::detail::getDefaultCPUGenerator();
+}
+
 void set_generator_state(const at::Tensor& state, std::optional<at::Generator> generator) {
-  at::Generator target = generator ? *generator : at::detail::getDefaultCPUGenerator();
+  at::Generator target = or_default(generator);
   std::lock_guard lock(target.mutex());
   target.set_state(state);
 }
+
+at::Tensor get_generator_state(std::optional<at::Generator> generator) { return state_of(or_default(generator)); }
 
 }  // namespace
 
@@ -60,19 +92,68 @@ const c10::OperatorHandle& set_generator_state_op() {
   return op;
 }
 
+const c10::OperatorHandle& get_generator_state_op() {
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("firesteel::get_generator_state", "");
+  return op;
+}
+
 RandomStates::Track& RandomStates::track_of(at::Generator generator) {
   for (Track& track : tracks_) {
     if (track.generator == generator) return track;
   }
-  Track& track = tracks_.emplace_back(Track{generator, state_of(generator), {}, {}});
-  track.known[state_bytes(generator)] = true;
+  Track& track = tracks_.emplace_back(Track{generator, state_of(generator), {}, {}, state_bytes(generator)});
+  track.known.emplace(track.here, nullptr);
   return track;
 }
 
-void RandomStates::start() { track_of(at::detail::getDefaultCPUGenerator()); }
+void RandomStates::start() {
+  Track& track = track_of(at::detail::getDefaultCPUGenerator());
+  if (t_nested++ == 0) {
+    std::lock_guard lock(sharing().mutex);
+    is_alone_ = sharing().traces++ == 0;
+    if (is_alone_) sharing().initial = track.initial;
+    track.initial = sharing().initial;
+    number_ = ++sharing().started;
+    sharing().ours.insert(track.here);
+  }
+  {
+    std::lock_guard lock(track.generator.mutex());
+    auto* cpu = at::check_generator<at::CPUGeneratorImpl>(track.generator);
+    at::mt19937 engine = cpu->engine();
+    at::mt19937_data_pod data = engine.data();
+    if (is_just_seeded(data)) {
+      data.state_[1] ^= 0x5f3759df;
+      engine.set_data(data);
+      cpu->set_engine(engine);
+    }
+  }
+  track.known.clear();
+  moved(track.generator, nullptr);
+}
 
-bool RandomStates::was_seeded(at::Generator generator) {
-  return track_of(generator).known.emplace(state_bytes(generator), true).second;
+bool RandomStates::is_of_another_trace(const std::string& state) const {
+  std::lock_guard lock(sharing().mutex);
+  const bool others = !is_alone_ || sharing().started != number_;
+  return number_ != 0 && others && sharing().ours.count(state) != 0;
+}
+
+RandomStates::Place RandomStates::place_of(at::Generator generator) {
+  Track& track = track_of(generator);
+  const std::string now = state_bytes(generator);
+  if (now == track.here) return {true, true, nullptr};
+  auto found = track.known.find(now);
+  if (found != track.known.end()) return {false, true, found->second};
+  if (!is_of_another_trace(now)) return {};
+  track.here = now;
+  return {true, true, nullptr};
+}
+
+void RandomStates::moved(at::Generator generator, Node* node) {
+  Track& track = track_of(generator);
+  track.here = state_bytes(generator);
+  track.known.emplace(track.here, node);
+  note_as_ours(track.here);
 }
 
 std::vector<at::Generator> RandomStates::generators() const {
@@ -81,7 +162,7 @@ std::vector<at::Generator> RandomStates::generators() const {
   return result;
 }
 
-Node* RandomStates::repeated_draw(const at::Generator& generator, const c10::OperatorHandle& op) {
+Node* RandomStates::earlier_draw(const at::Generator& generator, const c10::OperatorHandle& op) {
   Track& track = track_of(generator);
   auto found = track.draws.find(draw_key(state_bytes(generator), op));
   return found == track.draws.end() ? nullptr : found->second;
@@ -89,7 +170,7 @@ Node* RandomStates::repeated_draw(const at::Generator& generator, const c10::Ope
 
 void RandomStates::advance(at::Generator generator, const c10::OperatorHandle& op, Node* node) {
   Track& track = track_of(generator);
-  if (node) track.draws[draw_key(state_bytes(generator), op)] = node;
+  if (node) track.draws.emplace(draw_key(state_bytes(generator), op), node);
   {
     OutsideTrace outside;
     std::lock_guard lock(generator.mutex());
@@ -99,7 +180,7 @@ void RandomStates::advance(at::Generator generator, const c10::OperatorHandle& o
       generator.set_offset(generator.get_offset() + 4);
     }
   }
-  track.known[state_bytes(generator)] = true;
+  if (node) moved(generator, node);
 }
 
 void RandomStates::restore() {
@@ -108,6 +189,9 @@ void RandomStates::restore() {
     std::lock_guard lock(track.generator.mutex());
     track.generator.set_state(track.initial);
   }
+  if (--t_nested > 0) return;
+  std::lock_guard lock(sharing().mutex);
+  if (--sharing().traces == 0) sharing().ours.clear();
 }
 
 at::Generator generator_for(c10::ArrayRef<c10::IValue> args, c10::Device device) {
@@ -120,6 +204,8 @@ at::Generator generator_for(c10::ArrayRef<c10::IValue> args, c10::Device device)
 TORCH_LIBRARY(firesteel, library) {
   library.def("set_generator_state(Tensor state, Generator? generator=None) -> ()");
   library.impl("set_generator_state", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(set_generator_state));
+  library.def("get_generator_state(Generator? generator=None) -> Tensor");
+  library.impl("get_generator_state", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(get_generator_state));
 }
 
 }  // namespace firesteel

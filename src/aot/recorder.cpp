@@ -1,6 +1,8 @@
 // Recording: nodes, values, and stand-ins for the real tensors a traced function touches.
 #include "aot/recorder.h"
 
+#include <algorithm>
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/MemoryOverlap.h>
@@ -91,6 +93,7 @@ at::Tensor Recorder::make_stand_in(const at::Tensor& real, InputRole role) {
       auto pass = make_autograd_node<PassGradient>();
       pass->set_next_edges({torch::autograd::impl::gradient_edge(entry.leaf)});
       torch::autograd::set_history(entry.functional, pass);
+      entry.history = entry.functional.grad_fn();
     }
   }
   const size_t index = stand_ins_.size();
@@ -124,7 +127,7 @@ at::Tensor Recorder::stand_in(const at::Tensor& real, InputRole role) {
 }
 
 at::Tensor Recorder::add_view(const at::Tensor& real, const StandIn& base, InputRole role) {
-  StandIn entry{real, {}, nullptr, {}, true};
+  StandIn entry{.real = real, .is_view = true};
   if (role == InputRole::Captured) reached_.insert(base.real.unsafeGetTensorImpl());
   // An argument keeps its place among the inputs, though nothing reads it.
   if (role == InputRole::Argument) entry.value = graph.add_input(type_of(real), role);
@@ -206,12 +209,30 @@ Node* Recorder::add_node(const OpPlan& plan, c10::ArrayRef<c10::IValue> args) {
 }
 
 void Recorder::note_seeding(const at::Generator& generator) {
-  if (!random_states.was_seeded(generator)) return;
+  const RandomStates::Place place = random_states.place_of(generator);
+  if (place.is_here) return;
   const bool is_default = generator == at::detail::getDefaultCPUGenerator();
-  Arg target = is_default ? Arg() : Arg::of_const(generator);
-  Node* node = graph.add_aten(set_generator_state_op(), {Arg(captured_value(state_of(generator))), std::move(target)});
+  const Arg target = is_default ? Arg() : Arg::of_const(generator);
+  const at::Tensor now = state_of(generator);
+  Value* state = place.is_known ? state_after(place.after, target, type_of(now)) : captured_value(now);
+  Node* node = graph.add_aten(set_generator_state_op(), {Arg(state), target});
   node->phase = phase;
   node->source = source_here();
+  random_states.moved(generator, node);
+}
+
+// The state a generator was in after that node (null: at the beginning), read by a node put there.
+Value* Recorder::state_after(const Node* before, const Arg& generator, Type type) {
+  Node* node = graph.add_aten(get_generator_state_op(), {generator});
+  node->phase = before ? before->phase : Phase::Forward;
+  node->source = source_here();
+  Value* state = node->add_output(std::move(type));
+  node->returns.push_back({});
+  auto& nodes = graph.nodes;
+  auto at = nodes.begin();
+  if (before) at = 1 + std::find_if(at, nodes.end(), [&](const auto& one) { return one.get() == before; });
+  std::rotate(at, nodes.end() - 1, nodes.end());
+  return state;
 }
 
 Value* Recorder::add_value(Node* node, const at::Tensor& tensor) { return node->add_output(type_of(tensor)); }

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "aot/autograd_nodes.h"
 #include "aot/op_plan.h"
 #include "aot/random_states.h"
 #include "aot/trace.h"
@@ -16,11 +17,12 @@ namespace firesteel {
 class Recorder : public std::enable_shared_from_this<Recorder> {
  public:
   struct StandIn {
-    at::Tensor real;         // kept alive: the map is keyed by its identity
-    at::Tensor functional;   // what the function sees
-    Value* value = nullptr;  // the graph input; null for a captured view of another stand-in
-    at::Tensor leaf;         // what gradients are taken for; undefined where none is needed
-    bool is_view = false;    // shares the memory of an earlier stand-in, which carries any write
+    at::Tensor real;          // kept alive: the map is keyed by its identity
+    at::Tensor functional;    // what the function sees
+    Value* value = nullptr;   // the graph input; null for a captured view of another stand-in
+    at::Tensor leaf;          // what gradients are taken for; undefined where none is needed
+    bool is_view = false;     // shares the memory of an earlier stand-in, which carries any write
+    AutogradNodePtr history;  // grad_fn of `functional` before anything is written to it
   };
 
   explicit Recorder(std::string name) { graph.name = std::move(name); }
@@ -44,7 +46,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   Node* add_node(const OpPlan& plan, c10::ArrayRef<c10::IValue> args);
   Value* add_value(Node* node, const at::Tensor& tensor);
-  // Where the function has seeded or set the generator: a node that does the same.
+  // Where the function has moved the generator itself: a node that does the same.
   void note_seeding(const at::Generator& generator);
 
   // Ends the trace's life: fakes that escaped say so from now on when touched.
@@ -69,6 +71,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   Arg arg_of(const c10::IValue& value);
   Arg arg_of(const at::Tensor& tensor);
   SourceRef source_here();
+  Value* state_after(const Node* before, const Arg& generator, Type type);
 
   std::vector<StandIn> stand_ins_;
   std::unordered_map<const c10::TensorImpl*, size_t> by_real_;
