@@ -24,8 +24,18 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
+// A view made under no_grad says that it requires grad where its base does, and yet has no history.
+bool has_history(const at::Tensor& tensor) {
+  if (!tensor.requires_grad() || !tensor.is_view()) return tensor.requires_grad();
+  try {
+    return tensor.grad_fn() != nullptr;
+  } catch (const c10::Error&) {  // its base was since written to where gradients are taken
+    return false;
+  }
+}
+
 bool can_have_gradient(const at::Tensor& tensor) {
-  return tensor.requires_grad() && (tensor.is_floating_point() || tensor.is_complex());
+  return (tensor.is_floating_point() || tensor.is_complex()) && has_history(tensor);
 }
 
 // Checkpointing of the reentrant kind calls backward() inside its own backward: it sets .grad of what it captured, and
@@ -125,6 +135,32 @@ class Tracing {
       graph.outputs.emplace_back(output.defined() ? Arg(value_of(output)) : Arg());
     graph.output_aliases.resize(outputs_.size());
     result_.joint.forward_outputs = outputs_.size();
+    for (size_t i = 0; i < result_.result_count; ++i) result_.result_views.push_back(view_of(i));
+  }
+
+  // How a result is made from the tensor it is a view of: an input, as it was or as it was changed, or another output.
+  std::optional<ViewReplay> view_of(size_t result) const {
+    const Graph& graph = recorder_->graph;
+    const OutputAlias& alias = graph.output_aliases[result];
+    std::vector<const Value*> bases;
+    bool is_written = false;
+    if (alias.kind == OutputAlias::Kind::ViewOfOutput) {
+      bases.push_back(graph.outputs.at(alias.of).value);
+    } else if (alias.kind == OutputAlias::Kind::ViewOfInput) {
+      bases.push_back(graph.inputs.at(alias.of).value.get());
+      for (const Mutation& mutation : graph.mutations) {
+        if (mutation.input != bases[0]) continue;
+        bases.push_back(mutation.updated);
+        is_written = !mutation.metadata_only;
+      }
+    } else {
+      return std::nullopt;
+    }
+    ViewReplay view(graph.outputs[result].value, bases);
+    FS_REQUIRE(view.is_complete() || !is_written, MutationError,
+               "the traced function returns a view of a tensor from outside that it has changed in place, and the view "
+               "cannot be made again\n  try: return a copy of it");
+    return view;
   }
 
   // The function's result as it nests, then whatever else the graph gives, flat.
@@ -156,7 +192,7 @@ class Tracing {
     if (recorder_->is_fresh_constant(value_of(tensor))) tensor = at::clone(tensor);
     outputs_.push_back(tensor);
     graph.output_aliases.push_back(alias_of_input(tensor));
-    result_.result_requires_grad.push_back(tensor.requires_grad());
+    result_.result_requires_grad.push_back(has_history(tensor));
   }
 
   OutputAlias alias_of_input(const at::Tensor& tensor) const {
@@ -181,13 +217,22 @@ class Tracing {
   void add_write(size_t index) {
     const Recorder::StandIn entry = recorder_->stand_ins()[index];
     auto* wrapper = functional::unsafeGetFunctionalWrapper(entry.functional);
+    if (entry.is_view) {
+      FS_REQUIRE(!wrapper->has_metadata_mutation(), MutationError,
+                 "the traced function changes the shape of a tensor that shares the memory of another one, in place\n"
+                 "  try: a view of it under another name");
+      FS_REQUIRE(!entry.functional.requires_grad(), MutationError,
+                 "the traced function writes a value that needs a gradient to one of two tensors that share memory\n"
+                 "  try: pass one of them only, or a copy");
+      return;
+    }
     FS_REQUIRE(!entry.functional.is_leaf() || entry.functional.requires_grad() == entry.real.requires_grad(),
                MutationError,
                "the traced function changes requires_grad of one of its inputs\n  try: set it before the call");
     FS_REQUIRE(!entry.functional.is_leaf() || !entry.functional.grad().defined(), MutationError,
                "the traced function calls backward(), which would set .grad of a tensor outside\n"
                "  try: torch.autograd.grad inside, or backward() on what the function returns");
-    if (entry.is_view || !entry.value) return;
+    if (!entry.value) return;
     Value* now = value_of(entry.functional);
     if (now == entry.value) return;
     FS_REQUIRE(!wrapper->was_storage_changed() && entry.functional.numel() == entry.real.numel(), MutationError,
@@ -203,10 +248,17 @@ class Tracing {
     mutation.input = entry.value;
     mutation.updated = now;
     mutation.metadata_only = metadata;
-    mutation.under_no_grad =
-        wrapper->are_all_mutations_under_no_grad_or_inference_mode() || !entry.functional.requires_grad();
+    // A write that autograd saw gave the tensor another history.
+    mutation.under_no_grad = !entry.functional.requires_grad() || entry.functional.grad_fn() == entry.history;
     recorder_->graph.mutations.push_back(mutation);
     outputs_.push_back(entry.functional);
+  }
+
+  // A write that autograd does not see: the input keeps its history, and its gradient.
+  bool is_unseen_write(size_t output) const {
+    const auto& mutations = recorder_->graph.mutations;
+    const size_t index = output - result_.result_count;
+    return output >= result_.result_count && index < mutations.size() && mutations[index].under_no_grad;
   }
 
   // Results that share memory with each other: all but one are rebuilt as views when the graph is called.
@@ -236,8 +288,10 @@ class Tracing {
     torch::autograd::variable_list roots, tangents, leaves;
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const at::Tensor& output = outputs_[i];
-      if (!output.defined() || graph.output_aliases[i].kind != OutputAlias::Kind::Fresh || !can_have_gradient(output))
+      if (!output.defined() || graph.output_aliases[i].kind != OutputAlias::Kind::Fresh || !can_have_gradient(output) ||
+          is_unseen_write(i)) {
         continue;
+      }
       roots.push_back(output);
       tangents.push_back(tangent_for(output));
       result_.tangent_outputs.push_back(static_cast<int32_t>(i));

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "aot/view_replay.h"
 #include "graph/graph.h"
 #include "partition/partition.h"
 
@@ -60,6 +61,7 @@ struct Trace {
   std::vector<int32_t> gradient_inputs;
   std::vector<int32_t> tangent_outputs;
   std::vector<bool> result_requires_grad;
+  std::vector<std::optional<ViewReplay>> result_views;  // of results that are views of inputs or of other outputs
   std::vector<ArgumentFacts> arguments;
 };
 

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "runtime/backward_node.h"
 #include "runtime/program.h"
-#include "runtime/view_replay.h"
 
 namespace firesteel {
 namespace {
@@ -21,15 +20,6 @@ struct BelowAutograd {
   at::AutoDispatchBelowADInplaceOrView autograd;
   c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
 };
-
-std::vector<const Value*> base_values(const Graph& graph, const OutputAlias& alias) {
-  if (alias.kind == OutputAlias::Kind::ViewOfOutput) return {graph.outputs.at(alias.of).value};
-  std::vector<const Value*> bases{graph.inputs.at(alias.of).value.get()};
-  for (const Mutation& mutation : graph.mutations) {
-    if (mutation.input == bases[0]) bases.push_back(mutation.updated);
-  }
-  return bases;
-}
 
 }  // namespace
 
@@ -41,9 +31,8 @@ struct Executable::State {
   Program forward;
   std::optional<Program> native_forward;
   std::shared_ptr<BackwardPlan> backward;
-  std::vector<at::Tensor> captured;              // by position among the inputs after the arguments
-  std::vector<int32_t> input_of_forward;         // forward graph input → argument index, or ~captured index
-  std::vector<std::optional<ViewReplay>> views;  // one a result
+  std::vector<at::Tensor> captured;       // by position among the inputs after the arguments
+  std::vector<int32_t> input_of_forward;  // forward graph input → argument index, or ~captured index
 
   State(Trace traced, Partitioned partitioned, bool with_backward, bool with_gradients, bool native)
       : trace(std::move(traced)),
@@ -64,13 +53,6 @@ struct Executable::State {
       }
     }
     const Graph& graph = trace.joint.graph;
-    for (size_t i = 0; i < trace.result_count; ++i) {
-      const OutputAlias& alias = graph.output_aliases.at(i);
-      const bool is_view =
-          alias.kind == OutputAlias::Kind::ViewOfInput || alias.kind == OutputAlias::Kind::ViewOfOutput;
-      views.emplace_back();
-      if (is_view) views.back().emplace(graph.outputs[i].value, base_values(graph, alias));
-    }
     if (!has_backward) return;
     std::vector<Type> tangents;
     for (const Input& input : parts.backward.inputs) {
@@ -96,7 +78,9 @@ struct Executable::State {
   }
 
   void attach_backward(std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
-  void apply_writes(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
+  // Writes of data, or of sizes and strides alone.
+  void apply_writes(bool metadata, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
+  at::Tensor result(size_t index, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
   std::vector<at::Tensor> finish(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs) const;
 };
 
@@ -117,17 +101,18 @@ void Executable::State::attach_backward(std::vector<at::Tensor>& outputs, const 
   }
 }
 
-void Executable::State::apply_writes(const std::vector<at::Tensor>& outputs,
+void Executable::State::apply_writes(bool metadata, const std::vector<at::Tensor>& outputs,
                                      const std::vector<at::Tensor>& inputs) const {
   for (size_t i = 0; i < trace.joint.graph.mutations.size(); ++i) {
     const Mutation& mutation = trace.joint.graph.mutations[i];
+    if (mutation.metadata_only != metadata) continue;
     const at::Tensor& updated = outputs[trace.result_count + i];
     at::Tensor input;
     for (size_t k = 0; k < inputs.size(); ++k) {
       if (trace.joint.graph.inputs[k].value.get() == mutation.input) input = inputs[k];
     }
     at::AutoGradMode mode(c10::GradMode::is_enabled() && !mutation.under_no_grad);
-    if (mutation.metadata_only) {
+    if (metadata) {
       input.as_strided_(updated.sizes(), updated.strides(), updated.storage_offset());
     } else {
       input.copy_(updated);
@@ -135,27 +120,36 @@ void Executable::State::apply_writes(const std::vector<at::Tensor>& outputs,
   }
 }
 
+at::Tensor Executable::State::result(size_t index, const std::vector<at::Tensor>& outputs,
+                                     const std::vector<at::Tensor>& inputs) const {
+  const OutputAlias& alias = trace.joint.graph.output_aliases.at(index);
+  at::AutoGradMode mode(c10::GradMode::is_enabled() && trace.result_requires_grad[index]);
+  switch (alias.kind) {
+    case OutputAlias::Kind::IsInput:
+      return inputs[alias.of];
+    case OutputAlias::Kind::ViewOfInput:
+      return trace.result_views[index]->replay(inputs[alias.of], outputs[index]);
+    case OutputAlias::Kind::ViewOfOutput:
+      return trace.result_views[index]->replay(outputs[alias.of], outputs[index]);
+    case OutputAlias::Kind::Fresh:
+      break;
+  }
+  return outputs[index];
+}
+
+// Writes to inputs, and results. A view of an input is made from its data as it is now; one that was made before the
+// input's shape changed, from the shape it had.
 std::vector<at::Tensor> Executable::State::finish(std::vector<at::Tensor> outputs,
                                                   const std::vector<at::Tensor>& inputs) const {
-  const Graph& graph = trace.joint.graph;
   std::vector<at::Tensor> results(trace.result_count);
-  for (size_t i = 0; i < trace.result_count; ++i) {
-    const OutputAlias& alias = graph.output_aliases.at(i);
-    at::AutoGradMode mode(c10::GradMode::is_enabled() && trace.result_requires_grad[i]);
-    switch (alias.kind) {
-      case OutputAlias::Kind::Fresh:
-        results[i] = outputs[i];
-        break;
-      case OutputAlias::Kind::IsInput:
-        results[i] = inputs[alias.of];
-        break;
-      case OutputAlias::Kind::ViewOfInput:
-        results[i] = views[i]->replay(inputs[alias.of], outputs[i]);
-        break;
-      case OutputAlias::Kind::ViewOfOutput:
-        results[i] = views[i]->replay(outputs[alias.of], outputs[i]);
-        break;
-    }
+  apply_writes(/*metadata=*/false, outputs, inputs);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const bool is_view = trace.joint.graph.output_aliases.at(i).kind == OutputAlias::Kind::ViewOfInput;
+    if (is_view && trace.result_views[i]->base() == 0) results[i] = result(i, outputs, inputs);
+  }
+  apply_writes(/*metadata=*/true, outputs, inputs);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].defined()) results[i] = result(i, outputs, inputs);
   }
   return results;
 }
@@ -188,7 +182,6 @@ std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments
     }
     if (state_->needs_gradients(inputs)) state_->attach_backward(outputs, inputs);
   }
-  state_->apply_writes(outputs, inputs);
   return state_->finish(std::move(outputs), inputs);
 }
 

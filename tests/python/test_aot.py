@@ -120,6 +120,50 @@ def test_writes_under_no_grad():
     check(function, (3,), grad=True)
 
 
+def test_write_that_autograd_does_not_see():
+    def function(x):
+        x.detach().mul_(2)
+        return x * 3
+
+    graph = check(function, (3,), grad=True)
+    assert "mutate %x <- %mul no_grad" in str(graph)
+
+
+def test_write_of_shape_alone_is_differentiated():
+    def function(x):
+        x.t_()
+        return x.sin()
+
+    def run(call):
+        (a,) = tensors((3, 4), seed=3, grad=True)
+        middle = a * 2
+        (call(middle).sum() + (middle * middle).sum()).backward()
+        return middle, a.grad
+
+    (a,) = tensors((3, 4), grad=True)
+    assert_same(run(firesteel.trace(function, a * 2, grad=True)), run(function))
+
+
+def test_view_made_before_its_input_changed_shape():
+    def function(x):
+        row, column = x[1], x[:, 1]
+        x.unsqueeze_(0)
+        return row, x[0], column * 2
+
+    check(function, (3, 4))
+
+
+def test_writes_keep_the_layout():
+    def function(x, y):
+        y = y * 1
+        y.transpose(0, 1).masked_fill_(y.t() > 0, 2.0)
+        y.reshape(-1).mul_(3)  # a view in eager: so it must be one here
+        x.transpose(0, 2).masked_fill_(x.transpose(0, 2) > 0, 2.0)
+        return y, y.view(-1), x.transpose(0, 2), x.view(-1)
+
+    check(function, (2, 3, 4), (3, 4))
+
+
 def test_out_arguments():
     def function(x, out):
         torch.mul(x, 3, out=out)
@@ -129,6 +173,32 @@ def test_out_arguments():
 
 
 # Aliases
+
+
+def test_returned_view_of_a_written_input():
+    def function(x):
+        y = x.swapaxes(0, 2)
+        y.masked_fill_(y > 0, 2.0)
+        return y
+
+    check(function, (2, 3, 4))
+
+
+def test_view_made_under_no_grad_has_no_history():
+    def function(x):
+        with torch.no_grad():
+            view = x[0]
+            inner = (x * 2)[0]
+        return view, inner, x.sin()
+
+    graph = firesteel.trace(function, *tensors((3, 4), grad=True), grad=True)
+    (x,) = tensors((3, 4), seed=2, grad=True)
+    view, inner, result = graph(x)
+    assert view.grad_fn is None
+    assert inner.grad_fn is None
+    assert view._base is x
+    result.sum().backward()
+    torch.testing.assert_close(x.grad, x.detach().cos())
 
 
 def test_views_of_inputs_are_views():
@@ -301,6 +371,11 @@ def test_random_operators_follow_the_generator():
     check(lambda x: F.dropout(x * 2, 0.5), (30, 4), grad=True)
 
 
+@pytest.mark.parametrize("draw", [lambda t: F.dropout(t, 0.5), lambda t: t.clone().normal_(), torch.rand_like])
+def test_draws_lie_in_memory_as_eager_s_do(draw):
+    check(lambda x: (draw(x.transpose(0, 2)), draw(x.mT)), (5, 6, 7))
+
+
 def test_two_draws_differ():
     graph = firesteel.trace(lambda x: (torch.rand_like(x), torch.rand_like(x)), *tensors((100,)))
     first, second = graph(*tensors((100,)))
@@ -330,6 +405,44 @@ def test_seeding_inside_is_repeated():
         return x + first, second
 
     check(function, (4,))
+
+
+def test_seeding_with_the_seed_in_effect_is_repeated():
+    def function(x):
+        torch.manual_seed(8)
+        return x + torch.rand(4)
+
+    torch.manual_seed(8)
+    graph = firesteel.trace(function, *tensors((4,)))
+    torch.manual_seed(3)
+    (x,) = tensors((4,), seed=2)
+    assert torch.equal(graph(x), function(x))
+
+
+def test_going_back_to_an_earlier_state_is_repeated():
+    def function(x):
+        start = torch.get_rng_state()
+        first = torch.rand(4)
+        torch.set_rng_state(start)
+        second, third = torch.randn(3), torch.rand(5)
+        torch.manual_seed(3)
+        fourth = torch.rand(4)
+        torch.manual_seed(3)
+        fifth = torch.rand(6)
+        torch.set_rng_state(start)
+        return x + first, second, third, fourth, fifth
+
+    assert "firesteel.get_generator_state" in str(check(function, (4,)))
+
+
+def test_draws_with_other_probabilities_from_one_state():
+    def function(x):
+        torch.manual_seed(3)
+        first = torch.bernoulli(x.sigmoid())
+        torch.manual_seed(3)
+        return first, torch.bernoulli(x.cos().abs()), F.dropout(x, 0.2)
+
+    check(function, (30,))
 
 
 # Modes
@@ -381,6 +494,15 @@ def test_autocast():
     function(*y).sum().backward()
     torch.testing.assert_close(ours, layer.weight.grad)
     torch.testing.assert_close(x[0].grad, y[0].grad)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (1, 0, 2, 3)])
+def test_attention_of_any_layout(order):
+    def function(q, k, v):
+        q, k, v = (t.permute(order) for t in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    check(function, (2, 2, 2, 8), (2, 2, 2, 8), (2, 2, 2, 8), grad=True)
 
 
 # Autograd

@@ -1,5 +1,5 @@
 // View chains: found in the graph once, run on real tensors in every call.
-#include "runtime/view_replay.h"
+#include "aot/view_replay.h"
 
 #include <algorithm>
 
@@ -22,7 +22,8 @@ std::optional<std::vector<c10::IValue>> constant_args(const Node& node) {
 }  // namespace
 
 ViewReplay::ViewReplay(const Value* value, const std::vector<const Value*>& bases) {
-  while (std::find(bases.begin(), bases.end(), value) == bases.end()) {
+  auto found = bases.end();
+  while ((found = std::find(bases.begin(), bases.end(), value)) == bases.end()) {
     const Node* node = value->def;
     if (!node || !node->op.is_aten() || !op_facts(*node->op.aten).is_view || node->args.empty() ||
         node->args[0].kind != Arg::Kind::Value) {
@@ -34,6 +35,7 @@ ViewReplay::ViewReplay(const Value* value, const std::vector<const Value*>& base
     value = node->args[0].value;
   }
   std::reverse(steps_.begin(), steps_.end());
+  base_ = found - bases.begin();
   complete_ = true;
 }
 

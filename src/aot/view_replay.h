@@ -6,13 +6,17 @@
 namespace firesteel {
 
 // The chain of view operators that leads from `base` to a value, ready to run on a real tensor.
-class ViewReplay {
+class FIRESTEEL_API ViewReplay {
  public:
-  // The chain from any of `bases` to `value` in the graph. Where it is broken, `replay` works from the layout alone.
+  // The chain from the nearest of `bases` to `value`, in the graph as it was recorded: passes may turn it round. Where
+  // it is broken, `replay` works from the layout alone.
   ViewReplay(const Value* value, const std::vector<const Value*>& bases);
 
   // `computed` is what the graph gave for the value: its layout is the last resort.
   at::Tensor replay(const at::Tensor& base, const at::Tensor& computed) const;
+
+  bool is_complete() const { return complete_; }
+  size_t base() const { return base_; }  // which of `bases` the chain starts from
 
  private:
   struct Step {
@@ -22,6 +26,7 @@ class ViewReplay {
     bool returns_list;
   };
   std::vector<Step> steps_;  // first to last
+  size_t base_ = 0;
   bool complete_ = false;
 };
 
