@@ -6,6 +6,7 @@ import warnings
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.common_utils import set_rng_seed
 from torch.utils import _pytree as pytree
 
 import firesteel
@@ -27,9 +28,11 @@ def is_uninitialised(op):
     return op.name.startswith(("empty", "new_empty")) or op.name in {"empty_like", "empty_strided", "new_empty_strided"}
 
 
-def samples(op, requires_grad, seed):
-    torch.manual_seed(seed)
-    return list(itertools.islice(op.sample_inputs("cpu", torch.float32, requires_grad=requires_grad), SAMPLES))
+def samples(op, dtype, requires_grad, seed, limit):
+    """The database's samples with values drawn from that seed. Its own `sample_inputs` seeds anew before each sample, so that
+    all seeds would give the same values, and walks the whole Python stack every time."""
+    set_rng_seed(seed)
+    return list(itertools.islice(op.sample_inputs_func(op, "cpu", dtype, requires_grad), limit))
 
 
 def call_of(sample):
@@ -51,11 +54,6 @@ def alike(a, b):
         elif x.shape != y.shape or x.dtype != y.dtype or (x.layout == torch.strided and x.stride() != y.stride()):
             return False
     return True
-
-
-def fresh_call(op, requires_grad, index):
-    """The sample of that number with other values. Each call of this gives new tensors with the same values."""
-    return call_of(samples(op, requires_grad, seed=1)[index])
 
 
 def with_constants_of(call, traced):
@@ -106,11 +104,7 @@ def with_seed(function):
     return function()
 
 
-def replay_forward(op, index):
-    traced = call_of(samples(op, False, seed=0)[index])
-    eager, replayed = fresh_call(op, False, index), fresh_call(op, False, index)
-    if not alike(traced, eager):
-        traced = fresh_call(op, False, index)  # constants drawn at random: only the values of the generator differ
+def replay_forward(op, traced, eager, replayed):
     graph = firesteel.trace(op.op, *traced[0], **traced[1])
     expected = with_seed(lambda: op.op(*eager[0], **eager[1]))
     args, kwargs = with_constants_of(replayed, traced)
@@ -143,12 +137,7 @@ def gradients(function, process, args, kwargs):
     return result, with_seed(lambda: torch.autograd.grad(outputs, leaves, tangents, allow_unused=True))
 
 
-def replay_gradient(op, index):
-    traced = call_of(samples(op, True, seed=0)[index])
-    eager, replayed = fresh_call(op, True, index), fresh_call(op, True, index)
-    if not alike(traced, eager):
-        traced = fresh_call(op, True, index)
-    process = samples(op, True, seed=0)[index].output_process_fn_grad or (lambda result: result)
+def replay_gradient(op, traced, eager, replayed, process):
     expected = gradients(op.op, process, *eager)
     if expected is None:
         return None
@@ -156,8 +145,7 @@ def replay_gradient(op, index):
     actual = gradients(graph, process, *with_constants_of(replayed, traced))
     if actual is None:
         return "no gradient"
-    pairs = [(a, e) for a, e in zip(actual[1], expected[1], strict=False)]
-    for a, e in pairs:
+    for a, e in zip(actual[1], expected[1], strict=True):
         if (a is None) != (e is None):
             # A gradient that is all zeros may be given as none, and the other way round.
             given = a if a is not None else e
@@ -171,23 +159,34 @@ def replay_gradient(op, index):
     return ""
 
 
-def check(op, kind):
+def replay(op, kind, dtype, limit):
+    """For each sample: why its replay differs from eager, "" where it does not, None where there is nothing to compare."""
+    grad = kind == "gradient"
+    # The later lists have the same values: operators may write to their arguments, so each run needs its own.
+    lists = [samples(op, dtype, grad, seed, limit) for seed in (0, 1, 1, 1)]
+    for first, again, second, third in zip(*lists, strict=True):
+        traced, eager, replayed = (call_of(sample) for sample in (first, second, third))
+        if not alike(traced, eager):  # constants drawn at random: only the values of the generator differ
+            traced = call_of(again)
+        if grad:
+            yield replay_gradient(op, traced, eager, replayed, second.output_process_fn_grad or (lambda result: result))
+        else:
+            yield replay_forward(op, traced, eager, replayed)
+
+
+def check(op, kind, dtype=torch.float32, limit=SAMPLES):
     """An Outcome: `equal`, or why not."""
-    replay = replay_forward if kind == "forward" else replay_gradient
     name = operator_name(op)
     checked = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for index in range(len(samples(op, kind == "gradient", seed=0))):
-            try:
-                difference = replay(op, index)
-            except firesteel.DataDependentError as error:
-                return Outcome(name, kind, "data-dependent", str(error).splitlines()[0])
-            except Exception as error:  # every failure is an outcome to report
-                return Outcome(name, kind, type(error).__name__, str(error).strip()[:300])
-            if difference is None:
-                continue
-            if difference:
-                return Outcome(name, kind, "differs", difference)
-            checked += 1
+        try:
+            for difference in replay(op, kind, dtype, limit):
+                if difference:
+                    return Outcome(name, kind, "differs", difference)
+                checked += difference is not None
+        except firesteel.DataDependentError as error:
+            return Outcome(name, kind, "data-dependent", str(error).splitlines()[0])
+        except Exception as error:  # every failure is an outcome to report
+            return Outcome(name, kind, type(error).__name__, str(error).strip()[:300])
     return Outcome(name, kind, "equal" if checked else "nothing to check", "")
