@@ -10,6 +10,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "aot/rules/rules.h"
+#include "base/error.h"
 
 namespace firesteel {
 
@@ -17,7 +18,9 @@ ShapeRule find_shape_rule(std::string_view op) {
   static const auto* table = [] {
     auto* rules = new std::unordered_map<std::string_view, ShapeRule>();
     for (c10::ArrayRef<ShapeRuleEntry> group : rule_groups()) {
-      for (const ShapeRuleEntry& entry : group) rules->emplace(entry.op, entry.rule);
+      for (const ShapeRuleEntry& entry : group) {
+        FS_CHECK(rules->emplace(entry.op, entry.rule).second, "{} has two shape rules", entry.op);
+      }
     }
     return rules;
   }();

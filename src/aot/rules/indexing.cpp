@@ -42,6 +42,12 @@ bool embedding_backward(RuleCall& call) {
   return true;
 }
 
+bool nonzero_static(RuleCall& call) {
+  if (!call.device.is_cpu()) return false;
+  call.give(meta_tensor({call.args[1].toInt(), call.tensor(0).dim()}, at::kLong));
+  return true;
+}
+
 bool dot(RuleCall& call) {
   if (call.tensor(0).dim() != 1 || call.tensor(0).sizes() != call.tensor(1).sizes() ||
       call.tensor(0).scalar_type() != call.tensor(1).scalar_type()) {
@@ -83,6 +89,7 @@ constexpr ShapeRuleEntry kRules[] = {
     {"aten::index_select", index_select},
     {"aten::roll", roll},
     {"aten::embedding_dense_backward", embedding_backward},
+    {"aten::nonzero_static", nonzero_static},
     {"aten::dot", dot},
     {"aten::var.correction", variance},
     {"aten::std.correction", variance},

@@ -25,30 +25,6 @@ bool eig(RuleCall& call) {
   return true;
 }
 
-// MKL's transform from real to complex: the dimension transformed last is halved where one side is enough, and
-// innermost.
-bool fft_real_to_complex(RuleCall& call) {
-  const at::Tensor self = call.tensor(0);
-  const std::vector<int64_t> dims = call.args[1].toIntVector();
-  if (!call.device.is_cpu() || dims.empty()) return false;
-  std::vector<int64_t> sizes = self.sizes().vec();
-  const int64_t last = at::maybe_wrap_dim(dims.back(), self.dim());
-  if (call.args[3].toBool()) sizes[last] = sizes[last] / 2 + 1;
-  std::vector<int64_t> order;
-  for (int64_t d = 0; d < self.dim(); ++d) {
-    if (d != last) order.push_back(d);
-  }
-  order.push_back(last);
-  std::vector<int64_t> strides(sizes.size());
-  int64_t stride = 1;
-  for (auto d = order.rbegin(); d != order.rend(); ++d) {
-    strides[*d] = stride;
-    stride *= std::max<int64_t>(sizes[*d], 1);
-  }
-  call.give(meta_tensor(sizes, strides, c10::toComplexType(self.scalar_type())));
-  return true;
-}
-
 // The product of three tensors, each spread over the dimensions of its list, summed over some.
 bool trilinear(RuleCall& call) {
   std::vector<int64_t> sizes;
@@ -74,7 +50,6 @@ bool trilinear(RuleCall& call) {
 
 constexpr ShapeRuleEntry kRules[] = {
     {"aten::linalg_eig", eig},
-    {"aten::_fft_r2c", fft_real_to_complex},
     {"aten::_trilinear", trilinear},
 };
 

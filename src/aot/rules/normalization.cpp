@@ -72,13 +72,32 @@ bool group_norm_backward(RuleCall& call) {
   return true;
 }
 
-bool batch_norm(RuleCall& call) {
+// Output and statistics; of weight, bias and running statistics, the arguments 1 to `parameters`, the first counts.
+bool give_batch_norm(RuleCall& call, bool training, size_t parameters) {
   const at::Tensor x = call.tensor(0);
   if (!call.device.is_cpu() || x.dim() < 2) return false;
-  const bool training = call.args[5].toBool();
-  const at::ScalarType dtype = mixed_statistics(call, x, 1);
+  size_t first = 1;
+  while (first < parameters && !call.has_tensor(first)) ++first;
+  const at::ScalarType dtype = mixed_statistics(call, x, first);
   call.give(meta_tensor(x.sizes(), x.scalar_type(), x.suggest_memory_format()));
   for (int i = 0; i < 2; ++i) call.give(meta_tensor({training ? x.size(1) : 0}, dtype));
+  return true;
+}
+
+bool batch_norm(RuleCall& call) { return give_batch_norm(call, call.args[5].toBool(), 4); }
+
+bool batch_norm_without_statistics(RuleCall& call) { return give_batch_norm(call, call.args[3].toBool(), 2); }
+
+// In training, with a place for what a kernel of another device may keep.
+bool updating_batch_norm(RuleCall& call) {
+  if (!give_batch_norm(call, /*training=*/true, 4)) return false;
+  call.give(meta_tensor({0}, at::kByte));
+  return true;
+}
+
+bool functional_updating_batch_norm(RuleCall& call) {
+  if (!updating_batch_norm(call)) return false;
+  for (size_t i = 3; i < 5; ++i) call.give(meta_preserving(call.tensor(i), call.tensor(i).scalar_type()));
   return true;
 }
 
@@ -105,7 +124,11 @@ constexpr ShapeRuleEntry kRules[] = {
     {"aten::native_group_norm", group_norm},
     {"aten::native_group_norm_backward", group_norm_backward},
     {"aten::native_batch_norm", batch_norm},
+    {"aten::_native_batch_norm_legit", batch_norm},
+    {"aten::_native_batch_norm_legit.no_stats", batch_norm_without_statistics},
     {"aten::_native_batch_norm_legit_functional", functional_batch_norm},
+    {"aten::_batch_norm_with_update", updating_batch_norm},
+    {"aten::_batch_norm_with_update_functional", functional_updating_batch_norm},
     {"aten::native_batch_norm_backward", batch_norm_backward},
 };
 
