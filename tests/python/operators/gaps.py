@@ -48,3 +48,16 @@ FORWARD = {
 }
 
 GRADIENT = {**BOTH, "index_fill": SIZE, "index_put": SIZE, "to_sparse": SPARSE_GRADIENT}
+
+# Further ones among all samples and types of the long sweep: some calls of these stop so, others are equal to eager.
+MORE = {
+    "__getitem__": SIZE,
+    "bincount": SIZE,
+    "istft": READS,
+    "linalg.svd": READS,
+    "nn.functional.one_hot": READS,
+    "pca_lowrank": READS,
+    "repeat_interleave": SIZE,
+    "svd": READS,
+    "svd_lowrank": READS,
+}

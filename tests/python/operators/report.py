@@ -14,7 +14,8 @@ INTRODUCTION = """# Operators
 PyTorch describes its operators in a database with sample inputs (OpInfo). Each entry that takes float32 on the CPU is
 traced on one set of values and replayed on another, up to three samples each; the replay must equal eager in values,
 sizes, strides, dtypes and writes to its arguments (operators that return uninitialised memory: in all but values).
-`make test` checks every entry, and that each one listed below still stops in the way it says.
+`make test` checks every entry, and that each one listed below still stops in the way it says. `make test-full` does
+the same with every sample, in float32, float64, bfloat16, complex64, int64 and bool.
 
 | | entries | equal to eager |
 | --- | --- | --- |

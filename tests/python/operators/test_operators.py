@@ -1,11 +1,16 @@
-"""Every operator of PyTorch's own database, float32 on the CPU: traced on one set of values, replayed on another."""
+"""Every operator of PyTorch's own database on the CPU: traced on one set of values, replayed on another."""
+
+import os
 
 import pytest
-from gaps import FORWARD, GRADIENT
-from opinfo_replay import check, float32_operators, operator_name
+import torch
+from gaps import FORWARD, GRADIENT, MORE
+from opinfo_replay import check, float32_operators, operator_name, operators_of
 
 OPERATORS = float32_operators()
 DIFFERENTIABLE = [op for op in OPERATORS if op.supports_autograd]
+FULL = os.environ.get("FIRESTEEL_FULL") == "1"
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.complex64, torch.int64, torch.bool]
 
 
 @pytest.mark.parametrize("op", OPERATORS, ids=operator_name)
@@ -24,6 +29,30 @@ def expect(outcome, gaps):
         assert outcome.status == gaps[outcome.op].status, f"no longer {gaps[outcome.op].status}: {outcome}"
     else:
         assert outcome.status in ("equal", "nothing to check"), outcome
+
+
+@pytest.mark.skipif(not FULL, reason="all samples: only with FIRESTEEL_FULL=1")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_forward_of_all_samples(dtype):
+    check_all_samples("forward", dtype, FORWARD)
+
+
+@pytest.mark.skipif(not FULL, reason="all samples: only with FIRESTEEL_FULL=1")
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d.is_floating_point or d.is_complex], ids=str)
+def test_gradient_of_all_samples(dtype):
+    check_all_samples("gradient", dtype, GRADIENT)
+
+
+def check_all_samples(kind, dtype, gaps):
+    gaps = {**gaps, **MORE}
+    outcomes = [check(op, kind, dtype, limit=None) for op in operators_of(dtype, kind)]
+    unexpected = [
+        outcome
+        for outcome in outcomes
+        if outcome.status not in ("equal", "nothing to check")
+        and not (outcome.op in gaps and outcome.status == gaps[outcome.op].status)
+    ]
+    assert unexpected == []
 
 
 def test_enough_operators_work():
