@@ -24,7 +24,7 @@ test: setup ## build and run the C++ and the Python tests
 	@scripts/build.sh release
 	@scripts/test.sh
 
-test-full: setup ## as test, with a wheel built and tried, and the sanitizers
+test-full: setup ## as test, with the long sweeps, a wheel built and tried, and the sanitizers
 	@scripts/build.sh release
 	@FIRESTEEL_FULL=1 scripts/test.sh
 

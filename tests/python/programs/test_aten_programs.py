@@ -1,12 +1,12 @@
-"""Random programs: traced on one set of values, replayed on another, compared with eager in all that a caller can see."""
+"""Random programs: traced on one set of values, replayed on another, compared with eager in all that a caller sees."""
 
 import itertools
 import os
 
 import pytest
 import torch
+from aten_programs import make_inputs, programs
 from hypothesis import HealthCheck, given, note, settings
-from random_programs import make_inputs, programs
 
 import firesteel
 

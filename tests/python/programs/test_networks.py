@@ -5,7 +5,7 @@ import os
 
 import pytest
 import torch
-from models import MODELS
+from networks import NETWORKS
 from torch.utils import _pytree as pytree
 
 import firesteel
@@ -39,7 +39,7 @@ def train(model, run, make_input, dtype):
 
 
 def check_training(name, dtype, tolerance, prepare=lambda function: function):
-    build, make_input = MODELS[name]
+    build, make_input = NETWORKS[name]
     torch.manual_seed(0)
     ours = build().to(dtype)
     theirs = copy.deepcopy(ours)
@@ -53,14 +53,14 @@ def check_training(name, dtype, tolerance, prepare=lambda function: function):
     assert_same_state(ours, theirs, tolerance)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_training(name):
     check_training(name, torch.float32, 1e-4)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_evaluation(name):
-    build, make_input = MODELS[name]
+    build, make_input = NETWORKS[name]
     torch.manual_seed(0)
     model = build().eval()
     with torch.no_grad():
@@ -73,13 +73,13 @@ def test_evaluation(name):
 
 
 @pytest.mark.skipif(not FULL, reason="long: only with FIRESTEEL_FULL=1")
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_training_in_double_precision(name):
     check_training(name, torch.float64, 1e-9)
 
 
 @pytest.mark.skipif(not FULL, reason="long: only with FIRESTEEL_FULL=1")
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_training_under_autocast(name):
     def in_bfloat16(model):
         def run(x):

@@ -15,9 +15,10 @@ FLOATS = (torch.float64, torch.float32)
 MOST_ELEMENTS = 400
 LARGEST = 1e3
 
-# Holes: x any float tensor, y one that broadcasts with it, z one that broadcasts to it, m a matrix, n a matrix that m may
-# be multiplied by, k an integer tensor, b a boolean one, d and e dimensions of x, i an index along d, r a small positive
-# number, u a float tensor that no other shares memory with. A line without `=` makes a value; the others write to one.
+# Holes: x any float tensor, y one that broadcasts with it, z one that broadcasts to it, m a matrix, n a matrix that m
+# may be multiplied by, k an integer tensor, b a boolean one, d and e dimensions of x, i an index along d, r a small
+# positive number, u a float tensor that no other shares memory with. Lines of WRITES stand as they are, all others make
+# a value.
 VIEWS = [
     "{x}.transpose({d}, {e})",
     "{x}.select({d}, {i})",
@@ -232,8 +233,8 @@ FAMILIES = [
 
 @dataclass(frozen=True)
 class Input:
-    """kind: plain; leaf (needs a gradient); inner (the result of an operator that needs one); slice (shares the memory of
-    the input before it); same (is the input before it)."""
+    """kind: plain; leaf (needs a gradient); inner (the result of an operator that needs one); slice (shares the memory
+    of the input before it); same (is the input before it)."""
 
     kind: str
     shape: tuple
@@ -296,6 +297,15 @@ def broadcasts(shape, other):
     return all(a == b or 1 in (a, b) for a, b in zip(reversed(shape), reversed(other), strict=False))
 
 
+def broadcasts_to(value, target):
+    pairs = zip(reversed(value.shape), reversed(target.shape), strict=False)
+    return value.dim() <= target.dim() and all(a in (1, b) for a, b in pairs)
+
+
+def share_memory(one, other):
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
 class Scout:
     """The values that a program has so far, and the choice among them."""
 
@@ -313,8 +323,11 @@ class Scout:
         return self.choose([name for name, value in self.values.items() if suits(value)])
 
     def is_alone(self, value):
-        memory = value.untyped_storage().data_ptr()
-        return sum(other.untyped_storage().data_ptr() == memory for other in self.values.values()) == 1
+        return sum(share_memory(value, other) for other in self.values.values()) == 1
+
+    def may_meet(self, written, read):
+        """What is written to may be read in the same line only as a whole: else the result depends on the kernel."""
+        return not self.writes or read is written or not share_memory(read, written)
 
     def fill(self, template):
         """The template with its holes filled, or None where nothing fits one of them."""
@@ -334,11 +347,7 @@ class Scout:
         if hole == "y":
             return self.named(lambda v: v.dtype in FLOATS and broadcasts(v.shape, x.shape))
         if hole == "z":
-            fits = lambda v: (
-                v.dim() <= x.dim() and all(a in (1, b) for a, b in zip(reversed(v.shape), reversed(x.shape)))
-            )  # noqa: E731, B905
-            apart = lambda v: v is x or v.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()  # noqa: E731
-            return self.named(lambda v: v.dtype == x.dtype and fits(v) and (not self.writes or apart(v)))
+            return self.named(lambda v: v.dtype == x.dtype and broadcasts_to(v, x) and self.may_meet(x, v))
         if hole == "m":
             return self.named(lambda v: v.dtype in FLOATS and v.dim() == 2)
         if hole == "n":

@@ -1,4 +1,4 @@
-"""Small networks of the kinds people train: each entry of MODELS makes a module and a maker of its inputs."""
+"""Small networks of the kinds people train: each entry of NETWORKS makes a module and a maker of its inputs."""
 
 import math
 
@@ -184,7 +184,8 @@ def mlp():
 def convolutional():
     return nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Dropout2d(0.2),
-        nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.LeakyReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(64, 5),
+        nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.LeakyReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+        nn.Linear(64, 5),
     )  # fmt: skip
 
 
@@ -224,7 +225,7 @@ def tokens(count, *size):
     return lambda: torch.randint(0, count, size)
 
 
-MODELS = {
+NETWORKS = {
     "mlp": (mlp, image(5, 16)),
     "convolutional": (convolutional, image(2, 3, 12, 12)),
     "residual": (residual, image(2, 3, 12, 12)),
