@@ -4,7 +4,21 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 failed=()
 
-ctest --preset release --parallel "$(nproc)" || failed+=("C++")
+# As many processes as cores, each a share of the tests: one process a test, as ctest has it, would load torch each time.
+cpp_tests() {
+  local shard shards pids=() status=0
+  shards=$(nproc)
+  for ((shard = 0; shard < shards; ++shard)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard build/release/tests/cpp/firesteel_tests --gtest_brief=1 &
+    pids+=($!)
+  done
+  trap 'kill "${pids[@]}" 2> /dev/null; exit 130' INT TERM  # a job of a script does not hear of Ctrl-C by itself
+  for pid in "${pids[@]}"; do wait "$pid" || status=1; done
+  trap - INT TERM
+  return $status
+}
+
+cpp_tests || failed+=("C++")
 .venv/bin/python -m pytest tests/python || failed+=("Python")
 
 if [[ ${FIRESTEEL_FULL:-} == 1 ]]; then
