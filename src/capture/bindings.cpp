@@ -76,6 +76,8 @@ void bind_capture(nb::module_& module) {
   module.def("_entries", &entries, nb::arg("compiled"), "What a compiled function holds: graphs, guards, reasons.");
   module.def("counters", &counters_now,
              "What compiled functions have done: frames captured, calls served, missed, and run eagerly by reason.");
+  module.def("_break_every", &force_breaks, nb::arg("instructions"),
+             "For tests: every piece ends after so many instructions; 0: not.");
   module.def("reset_counters", [] { counters() = Counters(); });
 }
 

@@ -221,6 +221,7 @@ void FrameInterpreter::format_value(int arg) {
 
 void FrameInterpreter::list_append(int arg) {
   PyRef item = pop();
+  capture_.before_write(top(arg).get());
   python::check(PyList_Append(top(arg).get(), item.get()) == 0);
 }
 
@@ -233,6 +234,7 @@ void FrameInterpreter::list_extend(int arg) {
   PyRef iterator = get_iterator(capture_, given.get());
   PyRef items = checked(PySequence_List(iterator.get()));
   PyObject* list = top(arg).get();
+  capture_.before_write(list);
   python::check(PyList_SetSlice(list, PyList_GET_SIZE(list), PyList_GET_SIZE(list), items.get()) == 0);
 }
 
@@ -241,12 +243,14 @@ void FrameInterpreter::list_to_tuple(int) { push(checked(PyList_AsTuple(pop().ge
 void FrameInterpreter::set_add(int arg) {
   PyRef item = pop();
   watch_hash(capture_, item.get());
+  capture_.before_write(top(arg).get());
   python::check(PySet_Add(top(arg).get(), item.get()) == 0);
 }
 
 void FrameInterpreter::set_update(int arg) {
   PyRef iterator = get_iterator(capture_, pop().get());
   PyRef items = checked(PySequence_List(iterator.get()));
+  capture_.before_write(top(arg).get());
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
     watch_hash(capture_, PyList_GET_ITEM(items.get(), i));
     python::check(PySet_Add(top(arg).get(), PyList_GET_ITEM(items.get(), i)) == 0);
@@ -256,6 +260,7 @@ void FrameInterpreter::set_update(int arg) {
 void FrameInterpreter::map_add(int arg) {
   PyRef value = pop(), key = pop();
   watch_hash(capture_, key.get());
+  capture_.before_write(top(arg).get());
   python::check(PyDict_SetItem(top(arg).get(), key.get(), value.get()) == 0);
 }
 
@@ -266,6 +271,7 @@ void FrameInterpreter::dict_update(int arg) {
       capture_.stop(BreakReason::Value, fmt::format("a dict takes over a {}", Py_TYPE(mapping.get())->tp_name));
     capture_.consult(mapping.get());
   }
+  capture_.before_write(top(arg).get());
   if (PyDict_Update(top(arg).get(), mapping.get()) == 0) return;
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();
   PyErr_Clear();
@@ -280,6 +286,7 @@ void FrameInterpreter::dict_merge(int arg) {
     capture_.consult(mapping.get());
   }
   PyObject* into = top(arg).get();
+  capture_.before_write(into);
   PyRef callee = top(arg + 2);
   if (_PyDict_MergeEx(into, mapping.get(), 2) == 0) return;
   PyRef name = python::attribute(callee.get(), "__qualname__");

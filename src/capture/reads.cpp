@@ -19,6 +19,12 @@ bool is_fixed_object(PyObject* object) {
          is_own_callable(object);
 }
 
+bool is_bound_builtin(PyObject* object) {
+  if (!PyCFunction_Check(object)) return false;
+  PyObject* self = PyCFunction_GET_SELF(object);
+  return self && !PyModule_Check(self) && !PyType_Check(self);
+}
+
 const c10::TensorImpl* impl_of(PyObject* tensor) { return python::unpack(tensor).unsafeGetTensorImpl(); }
 
 Type tensor_type(const at::Tensor& tensor) {
@@ -94,7 +100,12 @@ PyRef Capture::admit(PyObject* value, const Source* source) {
     add_guard({GuardKind::Constant, source, PyRef::borrow(value)});
     return PyRef::borrow(value);
   }
-  if (is_fixed_object(value)) {
+  if (Py_IS_TYPE(value, &_PyMethodWrapper_Type)) stop(BreakReason::Origin, "a bound method of a C class");
+  if (is_bound_builtin(value)) {
+    // `items.append`: made anew at each access.
+    add_guard({GuardKind::Builtin, source, PyRef::borrow(value)});
+    admit(PyCFunction_GET_SELF(value), sources.step(source, AccessKind::MethodSelf));
+  } else if (is_fixed_object(value)) {
     add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
   } else if (PyFunction_Check(value)) {
     auto* function = reinterpret_cast<PyFunctionObject*>(value);

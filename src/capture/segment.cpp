@@ -314,8 +314,11 @@ std::shared_ptr<Segment> eager_segment(Attempt& attempt, Break broken, const gua
 }
 
 constexpr int kAttempts = 8;
+long g_forced = 0;
 
 }  // namespace
+
+void force_breaks(long instructions) { g_forced = instructions; }
 
 std::shared_ptr<Segment> capture_segment(const SegmentStart& start, Backend backend, bool whole) {
   python::watch_data_reads();
@@ -323,8 +326,9 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, Backend back
   NoCollection no_collection;
   python::SourceScope lines;
   const guards::Ambient ambient = guards::Ambient::current();
-  long stop_at = -1;
+  long stop_at = g_forced > 0 && !whole ? g_forced : -1;
   std::optional<Break> reason;  // why the segment ends where it ends
+  if (stop_at > 0) reason = Break{BreakReason::Control, "a break was forced for a test", {}, {}};
   for (int tries = 0;; ++tries) {
     auto attempt = std::make_unique<Attempt>(start, backend, stop_at);
     Capture& capture = attempt->capture;

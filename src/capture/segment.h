@@ -56,6 +56,9 @@ struct SegmentStart {
 // were. Throws the Python error of an interrupt only. `whole`: a break ends the attempt, and the segment is Eager.
 std::shared_ptr<Segment> capture_segment(const SegmentStart& start, Backend backend, bool whole);
 
+// For tests: ends every segment after so many instructions; 0: not.
+void force_breaks(long instructions);
+
 // Runs the graph, makes the values, applies the writes. False: the inputs do not fit after all, and nothing has run.
 // A Return's value is put into `result`; a Break's values go into the frame.
 bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, FsFrame* frame, PyRef& result);

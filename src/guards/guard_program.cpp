@@ -160,6 +160,9 @@ bool GuardProgram::holds(const Guard& guard, PyObject* value, PyObject* const* s
       return guard.attributes->unchanged();
     case GuardKind::Code:
       return is_function_of(value, guard.expected.get());
+    case GuardKind::Builtin:
+      return PyCFunction_Check(value) && reinterpret_cast<PyCFunctionObject*>(value)->m_ml ==
+                                             reinterpret_cast<PyCFunctionObject*>(guard.expected.get())->m_ml;
     case GuardKind::Tensor:
       return reinterpret_cast<PyObject*>(Py_TYPE(value)) == guard.expected.get() &&
              guard.tensor->match(python::unpack(value));

@@ -22,6 +22,7 @@ namespace firesteel::guards {
   X(Present, "`{0}` has no entry {1} any more")                      \
   X(ClassAttributes, "the class {1} was changed: {2}")               \
   X(Code, "`{0}` is another function than it was ({1}, now {2})")    \
+  X(Builtin, "`{0}` is another function than it was ({1}, now {2})") \
   X(Tensor, "`{0}`: {2}")                                            \
   X(Same, "`{0}` and `{1}` are no longer the same object")           \
   X(Distinct, "`{0}` and `{1}` are now the same object")

@@ -145,6 +145,7 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
     case AccessKind::MethodFunction:
       return PyMethod_Check(from) ? PyMethod_GET_FUNCTION(from) : nullptr;
     case AccessKind::MethodSelf:
+      if (PyCFunction_Check(from)) return PyCFunction_GET_SELF(from);
       return PyMethod_Check(from) ? PyMethod_GET_SELF(from) : nullptr;
   }
   return nullptr;
