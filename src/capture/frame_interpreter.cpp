@@ -199,6 +199,12 @@ void FrameInterpreter::store() {
   fs_frame_set_next(frame_, next_);
 }
 
+void FrameInterpreter::drop_values() {
+  stack_.clear();
+  locals_.clear();
+  if (capture_.broken) throw *std::exchange(capture_.broken, std::nullopt);
+}
+
 PyRef FrameInterpreter::pop() {
   PyRef value = std::move(stack_.back());
   stack_.pop_back();

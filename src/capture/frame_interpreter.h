@@ -50,6 +50,8 @@ class FrameInterpreter {
   bool is_untouched(size_t local) const { return local_sources_[local] != nullptr; }
   int next() const { return next_; }
 
+  // Drops what the frame still holds, as its end does: finalizers run, and belong to the capture.
+  void drop_values();
   // Back before the instruction that could not be run.
   void go_back() { next_ = started_; }
   // Puts locals, stack and the next instruction into the frame.

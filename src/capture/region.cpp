@@ -124,6 +124,17 @@ std::shared_ptr<Segment> Region::find_piece(Bucket& bucket, PyObject* function, 
   return nullptr;
 }
 
+void Region::note_moving(Bucket& bucket, PyObject* function, const CallValues& values) const {
+  for (const auto& segment : bucket.segments) {
+    if (segment->kind == SegmentKind::Concrete) continue;
+    if (segment->shape && !segment->shape->matches(values.positional, values.keywords)) continue;
+    std::vector<PyObject*> slots(segment->guards->slot_count());
+    const int failed = segment->guards->run(values.raw, function, slots.data());
+    guards::SourcePath path = segment->guards->moved_tensor(failed, slots.data());
+    if (!path.empty()) bucket.moving.push_back(std::move(path));
+  }
+}
+
 // Why the newest piece did not serve.
 std::string Region::explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values) const {
   if (bucket.segments.empty()) return "nothing was compiled yet";
@@ -197,12 +208,14 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
     try {
       if (!first) {
         const CallShape shape(values.positional, values.keywords);
-        first = capture_segment({state, frame, function, &shape, values.raw}, options_.backend, options_.fullgraph);
+        Bucket& starts = bucket(code_of(function), 0);
+        note_moving(starts, function, values);
+        first = capture_segment({state, frame, function, &shape, values.raw, &starts.moving}, options_.backend,
+                                options_.fullgraph);
         if (options_.fullgraph && first->kind != SegmentKind::Return) {
           raise_break(*first->broken);
           return fs_frame_finish(state, frame, nullptr);
         }
-        Bucket& starts = bucket(code_of(function), 0);
         starts.segments.insert(starts.segments.begin(), first);
         if (first->kind != SegmentKind::Eager) ++counters().captured;
         if (first->kind != SegmentKind::Concrete && !first->matches(values.raw, function, slots)) {
@@ -244,7 +257,9 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         if (here.gave_up) return run_on(state, frame, BreakReason::Limit);
         if (guards::Ambient::current().python_modes) return run_on(state, frame, BreakReason::Modes);
         ++counters().misses;
-        segment = capture_segment({state, frame, function}, options_.backend, /*whole=*/false);
+        note_moving(here, function, values);
+        segment = capture_segment({state, frame, function, nullptr, nullptr, &here.moving}, options_.backend,
+                                  /*whole=*/false);
         here.segments.insert(here.segments.begin(), segment);
         if (segment->kind != SegmentKind::Eager) ++counters().captured;
         if (segment->kind != SegmentKind::Concrete && !segment->matches(fs_frame_locals(frame), function, slots)) {

@@ -36,6 +36,7 @@ class Region {
  private:
   struct Bucket {
     std::vector<std::shared_ptr<Segment>> segments;
+    std::vector<guards::SourcePath> moving;  // tensors that were other ones at a later call
     bool gave_up = false;  // the limit was reached: eager from now on
   };
   struct Place {
@@ -53,6 +54,8 @@ class Region {
   Bucket& bucket(PyCodeObject* code, int next);
   std::shared_ptr<Segment> find_call(Bucket& bucket, PyObject* function, const CallValues& values, Slots& slots);
   std::shared_ptr<Segment> find_piece(Bucket& bucket, PyObject* function, FsFrame* frame, Slots& slots);
+  // Learns from a miss which tensors change from call to call.
+  void note_moving(Bucket& bucket, PyObject* function, const CallValues& values) const;
   std::string explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values) const;
   // False: a warning was turned into an error.
   bool reach_limit(Bucket& bucket, PyObject* function, const CallValues& values);

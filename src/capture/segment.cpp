@@ -1,6 +1,8 @@
 // The road of one capture: arguments, trace with the interpreter inside, recipes, guards, runner.
 #include "capture/segment.h"
 
+#include <algorithm>
+
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
@@ -100,6 +102,9 @@ class Attempt {
     function_source_ = capture.sources.function(capture.graph.name);
     capture.admit(start_.function, function_source_);
     start_.shape ? bind_call() : bind_frame();
+    if (start_.moving) {
+      for (const guards::SourcePath& path : *start_.moving) collect_moving(path);
+    }
     std::vector<at::Tensor> tensors;
     for (const PyRef& tensor : capture.arguments) tensors.push_back(python::unpack(tensor.get()));
     TraceOptions options;
@@ -123,6 +128,20 @@ class Attempt {
     }
   }
   void collect(const Source* source) { collect_tensors(capture, start_.arguments[source->index], source, 0); }
+
+  void collect_moving(const guards::SourcePath& path) {
+    PyObject* value = nullptr;
+    PyObject* const* roots = start_.shape ? start_.arguments : fs_frame_locals(start_.frame);
+    for (const guards::SourceStep& step : path) {
+      value = step.kind == AccessKind::Argument   ? roots[step.index]
+              : step.kind == AccessKind::Function ? start_.function
+                                                  : guards::follow(step.kind, value, step.key.get(), step.index);
+      if (!value) return;
+    }
+    const bool known = std::any_of(capture.arguments.begin(), capture.arguments.end(),
+                                   [&](const PyRef& argument) { return argument.get() == value; });
+    if (!known) collect_tensors(capture, value, capture.sources.at(path), kDeepestArgument);
+  }
 
   // In the middle of a function every local and every value on the stack is an argument.
   void bind_frame() {
@@ -186,6 +205,7 @@ class Attempt {
       if (ending == Ending::Returned) {
         segment->kind = SegmentKind::Return;
         result_ = interpreter.take_result();
+        interpreter.drop_values();
         segment->result = maker.of(result_.get());
       } else {
         segment->kind = SegmentKind::Break;

@@ -50,6 +50,8 @@ struct SegmentStart {
   PyObject* function;
   const CallShape* shape = nullptr;      // at the start of a call
   PyObject* const* arguments = nullptr;  // of that call
+  // Ways to tensors that change from call to call: inputs of the graph wherever they lie.
+  const std::vector<guards::SourcePath>* moving = nullptr;
 };
 
 // Captures from where the frame stands. Always gives a segment. The frame and all of the program's state are as they

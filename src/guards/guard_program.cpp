@@ -108,6 +108,7 @@ GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards
     Step& step = steps_.emplace_back();
     step.kind = source.kind;
     step.from = source.parent ? slots_.at(source.parent->slot) : 0;
+    step.is_root = !source.parent;
     step.index = source.index;
     step.key = source.key;
     step.text = source.str();
@@ -255,6 +256,23 @@ std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObje
       now = value ? python::spell(value) : "";
   }
   return fmt::format(fmt::runtime(kTexts[static_cast<size_t>(guard.kind)]), source, then, now);
+}
+
+SourcePath GuardProgram::moved_tensor(int failed, PyObject* const* slots) const {
+  if (failed < 0 || lost_step_ >= 0 || static_cast<size_t>(failed) >= guards_.size()) return {};
+  const Guard& guard = guards_[failed];
+  if (guard.kind != GuardKind::Identity || !python::is_exact_tensor(guard.expected.get())) return {};
+  SourcePath path;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (static_cast<int>(steps_[i].first_guard) > failed || failed >= static_cast<int>(steps_[i].last_guard)) continue;
+    if (!python::is_exact_tensor(slots[i])) return {};
+    for (size_t at = i;; at = steps_[at].from) {
+      const Step& step = steps_[at];
+      path.insert(path.begin(), {step.kind, step.key, step.index, step.is_root ? step.text : ""});
+      if (step.is_root) return path;
+    }
+  }
+  return {};
 }
 
 std::vector<std::string> GuardProgram::describe() const {

@@ -68,6 +68,8 @@ class GuardProgram {
 
   // In words, for the guard that run() named.
   std::string explain(int failed, PyObject* const* arguments, PyObject* function) const;
+  // Where the guard that run() named wanted one certain tensor and found another: the way there. Else empty.
+  SourcePath moved_tensor(int failed, PyObject* const* slots) const;
   // Every guard as one line, as it stands when it holds.
   std::vector<std::string> describe() const;
   size_t size() const { return guards_.size(); }
@@ -78,6 +80,7 @@ class GuardProgram {
   struct Step {
     AccessKind kind;
     uint32_t from = 0;
+    bool is_root = false;
     uint32_t first_guard = 0, last_guard = 0;  // the guards on this step's value
     int64_t index = 0;
     PyRef key;

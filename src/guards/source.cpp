@@ -54,6 +54,12 @@ const Source* SourceTable::step(const Source* parent, AccessKind kind, PyObject*
   return intern(parent, kind, key, 0, {});
 }
 
+const Source* SourceTable::at(const SourcePath& path) {
+  const Source* source = nullptr;
+  for (const SourceStep& step : path) source = intern(source, step.kind, step.key.get(), step.index, step.name);
+  return source;
+}
+
 std::string Source::str() const {
   switch (kind) {
     case AccessKind::Argument:

@@ -8,6 +8,7 @@
 #include <deque>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "python/py_ref.h"
 
@@ -49,6 +50,15 @@ struct Source {
   std::string str() const;
 };
 
+// A source apart from any table: the steps from its root.
+struct SourceStep {
+  AccessKind kind;
+  PyRef key;
+  int64_t index = 0;
+  std::string name;
+};
+using SourcePath = std::vector<SourceStep>;
+
 // Makes each source once.
 class SourceTable {
  public:
@@ -58,6 +68,7 @@ class SourceTable {
   const Source* item(const Source* dict, PyObject* key);
   const Source* item(const Source* sequence, int64_t index);
   const Source* step(const Source* parent, AccessKind kind, PyObject* key = nullptr);
+  const Source* at(const SourcePath& path);
 
   const std::deque<Source>& all() const { return sources_; }
 
