@@ -1,5 +1,6 @@
 // The first kernel every operator meets while tracing: see entry_kernel.h.
 #include "aot/entry_kernel.h"
+#include "base/error.h"
 
 #include <torch/library.h>
 
@@ -48,6 +49,27 @@ void run_for_real(const c10::OperatorHandle& op, Recorder& recorder, Stack* stac
   }
 }
 
+// `out=` gives a tensor of the wrong size other memory. Views of it that the trace knows would then lie nowhere.
+class OutSizes {
+ public:
+  OutSizes(const c10::FunctionSchema& schema, c10::ArrayRef<IValue> args) {
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (!schema.arguments()[i].is_out() || !args[i].isTensor() || !args[i].toTensor().defined()) continue;
+      const at::Tensor& out = args[i].toTensor();
+      if (out.numel() > 0) before_.emplace_back(out, out.sizes().vec());
+    }
+  }
+  void refuse_resized() const {
+    for (const auto& [out, sizes] : before_) {
+      FS_REQUIRE(out.sizes() == at::IntArrayRef(sizes), MutationError,
+                 "the traced function resizes a tensor that it gives as out=\n  try: pass one of the right size");
+    }
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, std::vector<int64_t>>> before_;
+};
+
 void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& recorder, Stack* stack) {
   const OpPlan& plan = plan_of(op);
   const size_t base = stack->size() - plan.argument_count;
@@ -59,7 +81,9 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
     if (!any_tensor && is_filling_real_tensor()) return run_for_real(op, recorder, stack);
     if (!plan.is_mutable) return op.redispatchBoxed(below, stack);
     const WrittenLayouts layouts(plan, args);
+    const OutSizes outs(op.schema(), args);
     op.redispatchBoxed(below, stack);
+    outs.refuse_resized();
     return layouts.restore();
   }
   if (is_filling_real_tensor() && !plan.is_lift) {
@@ -80,10 +104,12 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
     });
   }
   const WrittenLayouts layouts(plan, args);
+  const OutSizes outs(op.schema(), args);
   // The swapped arguments bring keys of their own (Functionalize, Fake).
   op.redispatchBoxed(plan.keys_for(stack) & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey), stack);
 
   if (plan.is_mutable) {
+    outs.refuse_resized();
     layouts.restore();
     // `buffer.add_(x)` gives back the tensor it was called on, not its stand-in.
     for (size_t i = base; i < stack->size(); ++i) {
