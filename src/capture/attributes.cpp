@@ -156,7 +156,8 @@ PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject
   capture.remember(found, at);
   capture.guard_class_attribute(Py_TYPE(found), key.get(), get);
   capture.admit(get, pinned(capture, Py_TYPE(found), key.get(), get));
-  if (std::string_view(Py_TYPE(found)->tp_name) == "cached_property" && object) {
+  if (std::string_view(Py_TYPE(found)->tp_name) == "cached_property" && object && !PyType_Check(object) &&
+      fs_instance_dict(object)) {
     // Its lock is no part of what the program does.
     PyRef function = checked(PyObject_GetAttrString(found, "func"));
     capture.admit(function.get(), pinned(capture, type, name, function.get()));
@@ -403,12 +404,13 @@ PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name) {
 
 bool is_python_class(PyTypeObject* type) {
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
-  // Down to the first class that is not written in Python, or one whose objects have no memory of their own.
+  // All classes made by a class statement are taken down by one function of CPython's.
+  static const destructor of_python = [] {
+    PyRef abc = checked(PyImport_ImportModule("abc"));
+    return as_type(checked(PyObject_GetAttrString(abc.get(), "ABC")).get())->tp_dealloc;
+  }();
   for (PyTypeObject* base = type; base; base = base->tp_base) {
-    static PyObject* module_name = interned("__module__").release();
-    const bool python = (base->tp_flags & Py_TPFLAGS_HEAPTYPE) && base->tp_dict &&
-                        PyDict_Contains(base->tp_dict, module_name) == 1 && base->tp_new != nullptr &&
-                        base->tp_dealloc == type->tp_dealloc;
+    const bool python = (base->tp_flags & Py_TPFLAGS_HEAPTYPE) && base->tp_dealloc == of_python;
     if (python) continue;
     return base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyList_Type || base == &PyTuple_Type ||
            base == &PySet_Type || base == &PyFrozenSet_Type || base == &PyODict_Type || base == &PyLong_Type ||
@@ -464,7 +466,7 @@ PyRef load_attribute(Capture& capture, PyObject* object, PyObject* name) {
   }
   if (PyModule_Check(object))
     PyErr_Format(PyExc_AttributeError, "module '%s' has no attribute '%U'", PyModule_GetName(object), name);
-  python::throw_python_error();
+  name_error(name, object);
 }
 
 PyRef special_method(Capture& capture, PyObject* object, const char* name) {

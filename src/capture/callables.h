@@ -85,6 +85,9 @@ Py_ssize_t length_of(Capture& capture, PyObject* object);
 // Calls a method that the object's class defines; stops where there is none that can be followed.
 PyRef call_special(Capture& capture, PyObject* object, const char* name, std::vector<PyRef> args = {});
 
+// Throws the NameError or AttributeError that is set, after saying which name on which object it is about.
+[[noreturn]] void name_error(PyObject* name, PyObject* object);
+
 // watches.cpp: what C code is about to look at by itself is guarded first.
 void watch_operator(Capture& capture, PyObject* value, const char* operation);
 void watch_comparison(Capture& capture, PyObject* value, const char* operation);

@@ -63,7 +63,7 @@ void Capture::stop(BreakReason reason, std::string detail) {
 
 void Capture::stop_for_python_error() {
   if (!PyErr_Occurred()) stop(BreakReason::Internal, "an error without an exception");
-  if (!PyErr_ExceptionMatches(PyExc_Exception) || concrete) python::throw_python_error();
+  if (concrete) python::throw_python_error();
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
@@ -77,7 +77,7 @@ void Capture::stop_for_python_error() {
 }
 
 void Capture::stop_for_own_error() {
-  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+  if (interrupted) {
     PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);

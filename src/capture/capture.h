@@ -55,7 +55,7 @@ class Capture {
 
   // Gives the capture up, naming the user's line.
   [[noreturn]] void stop(BreakReason reason, std::string detail);
-  // The same for the Python error that is set; one that is no Exception (KeyboardInterrupt) is thrown on as it is.
+  // The same for the Python error that is set.
   [[noreturn]] void stop_for_python_error();
   // Stops for an error that is ours and no business of the captured code, or an interrupt; else does nothing.
   void stop_for_own_error();
@@ -127,6 +127,7 @@ class Capture {
   std::vector<Guard> guards;
   std::vector<const Source*> input_sources;  // one a graph input
   std::vector<PyRef> arguments;              // the real tensors of the call
+  bool interrupted = false;                  // a signal's handler has raised
   PyRef interrupt;                           // the exception that ended the capture as itself
   std::optional<Break> broken;               // set while a break passes through CPython's frames
   size_t depth = 0;

@@ -39,7 +39,7 @@ void disarm(PyThreadState* state) {
 }
 
 PyObject* hook(PyThreadState* state, FsFrame* frame, int throwing) {
-  if (t_capture && !t_capture->suspended && !t_capture->broken)
+  if (t_capture && !t_capture->suspended)
     return interpret_inlined(*t_capture, state, frame, throwing);
   Armed* armed = t_armed;
   if (!armed || throwing || fs_frame_function(frame) != armed->function) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "capture/callables.h"
 #include "capture/frame_hook.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -230,7 +231,9 @@ void FrameInterpreter::serve_interrupts() {
   if (!fs_wants_break(state_)) return;
   Journal::Hidden hidden(capture_.journal);
   Suspended suspended(capture_);
-  Py_BEGIN_ALLOW_THREADS Py_END_ALLOW_THREADS python::check(PyErr_CheckSignals() == 0);
+  Py_BEGIN_ALLOW_THREADS Py_END_ALLOW_THREADS;
+  capture_.interrupted = PyErr_CheckSignals() != 0;
+  python::check(!capture_.interrupted);
 }
 
 void FrameInterpreter::raise_python(PyObject* type, const std::string& text) {
@@ -238,10 +241,26 @@ void FrameInterpreter::raise_python(PyObject* type, const std::string& text) {
   python::throw_python_error();
 }
 
+void FrameInterpreter::raise_name_error(PyObject* type, const std::string& text, PyObject* name) {
+  PyErr_SetString(type, text.c_str());
+  name_error(name, nullptr);
+}
+
+void name_error(PyObject* name, PyObject* object) {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (PyObject_SetAttrString(value, "name", name) != 0) PyErr_Clear();
+  if (object && PyObject_SetAttrString(value, "obj", object) != 0) PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+  python::throw_python_error();
+}
+
 PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* frame, int throwing) noexcept {
   PyRef result;
   PyObject* generator = fs_frame_generator(frame);
   try {
+    if (capture.broken) throw *capture.broken;  // nothing runs any more
     const std::string_view name = python::text_of(fs_frame_code(frame)->co_name);
     if (fs_is_monitored(state)) capture.stop(BreakReason::Monitored, std::string(name));
     constexpr int kAsync = CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
@@ -269,8 +288,11 @@ PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* fra
   } catch (...) {
     python::set_python_error_or_runtime_error(std::current_exception());
   }
-  // A break crosses CPython's frames as an error that nobody sees.
-  if (capture.broken && !PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the capture was given up");
+  // A break crosses CPython's frames as an error that nobody sees; closing a generator takes only this one in silence.
+  if (capture.broken && generator && throwing) PyErr_Clear();
+  if (capture.broken && !PyErr_Occurred()) {
+    PyErr_SetString(generator && throwing ? PyExc_GeneratorExit : PyExc_RuntimeError, "the capture was given up");
+  }
   if (generator) {
     // What the frame still has on its stack is not used any more.
     PyObject** place = fs_frame_locals(frame) + fs_frame_code(frame)->co_nlocalsplus;

@@ -90,6 +90,7 @@ class FrameInterpreter {
   PyRef load_name(PyObject* wanted);
   void add_to_dict(PyObject* dict, PyObject* key, PyObject* value);
   [[noreturn]] void raise_python(PyObject* type, const std::string& text);
+  [[noreturn]] void raise_name_error(PyObject* type, const std::string& text, PyObject* name);
 
   // One handler an instruction of the table; several instructions may share one.
 #define FIRESTEEL_DECLARE(opcode, handler) void handler(int arg);

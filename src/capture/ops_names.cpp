@@ -73,7 +73,7 @@ PyRef FrameInterpreter::load_name(PyObject* wanted) {
   PyObject* builtins = fs_frame_builtins(frame_);
   if (!PyDict_CheckExact(builtins)) capture_.stop(BreakReason::Attribute, "a builtin");
   PyObject* value = PyDict_GetItemWithError(builtins, wanted);
-  if (!value) raise_python(PyExc_NameError, fmt::format("name '{}' is not defined", python::text_of(wanted)));
+  if (!value) raise_name_error(PyExc_NameError, fmt::format("name '{}' is not defined", python::text_of(wanted)), wanted);
   return capture_.read_key(builtins, capture_.sources.pinned(builtins, ""), wanted, value);
 }
 
@@ -101,7 +101,7 @@ void FrameInterpreter::delete_global(int arg) {
   PyRef globals = globals_dict(in);
   const int there = PyDict_Contains(globals.get(), name(arg));
   if (there <= 0)
-    raise_python(PyExc_NameError, fmt::format("name '{}' is not defined", python::text_of(name(arg))));
+    raise_name_error(PyExc_NameError, fmt::format("name '{}' is not defined", python::text_of(name(arg))), name(arg));
   capture_.read_key(globals.get(), in, name(arg), PyDict_GetItem(globals.get(), name(arg)));
   capture_.before_write(globals.get());
   python::check(PyDict_DelItem(globals.get(), name(arg)) == 0);

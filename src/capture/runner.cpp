@@ -42,6 +42,7 @@ struct Call {
   };
   std::vector<Result> results;
   std::vector<int32_t> frees;
+  SourceRef source;  // the user's line
 };
 
 PyRef follow(PyRef value, const std::vector<Py_ssize_t>& way) {
@@ -62,6 +63,7 @@ class EagerRunner final : public Runner {
       Call& call = calls_.emplace_back();
       call.callable = recorded.callable;
       call.positional = recorded.args.children.size();
+      call.source = node->source;
       std::vector<int32_t> leaves;
       node->each_input([&](const Value* value) { leaves.push_back(slots.at(value)); });
       size_t next = 0;
@@ -144,8 +146,15 @@ class EagerRunner final : public Runner {
         raw.push_back(made.emplace_back(python::unflatten(*operand.tree, leaves, next)).get());
       }
     }
-    PyRef result = checked(PyObject_Vectorcall(call.callable.get(), raw.data() + 1,
-                                               call.positional | PY_VECTORCALL_ARGUMENTS_OFFSET, call.keywords.get()));
+    PyRef result = PyRef::steal(PyObject_Vectorcall(call.callable.get(), raw.data() + 1,
+                                                    call.positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                                    call.keywords.get()));
+    if (!result) {
+      // The traceback names the user's line, though no frame of it was there.
+      if (call.source)
+        _PyTraceback_Add(call.source->function.c_str(), call.source->file->path.c_str(), static_cast<int>(call.source->line));
+      python::throw_python_error();
+    }
     for (const Call::Result& wanted : call.results)
       slots[wanted.slot] = wanted.way.empty() ? result : follow(result, wanted.way);
     for (int32_t slot : call.frees) slots[slot] = {};

@@ -216,9 +216,9 @@ class Attempt {
           segment->locals.emplace_back(static_cast<int32_t>(i), maker.of(value));
         }
         for (const PyRef& value : interpreter.stack()) segment->stack.push_back(maker.of(value.get()));
-        PyObject* handled = start_.state->exc_info->exc_value;
-        if (handled != kept.handled()) segment->handled = maker.of(handled);
       }
+      PyObject* handled = start_.state->exc_info->exc_value;
+      if (handled != kept.handled()) segment->handled = maker.of(handled);
       maker.add_writes();
     } catch (const NoRecipe& missing) {
       no_recipe_birth = capture.birth_of(missing.object.get());
@@ -282,7 +282,7 @@ Break break_for_current_exception() {
   } catch (const std::exception& error) {
     return {BreakReason::Internal, error.what(), {}, {}};
   }
-  if (!PyErr_ExceptionMatches(PyExc_Exception)) python::throw_python_error();
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) python::throw_python_error();
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   PyRef type_ref = PyRef::steal(type), value_ref = PyRef::steal(value), traceback_ref = PyRef::steal(traceback);
@@ -406,8 +406,14 @@ bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* 
   Cook cook(segment.book, loads, outputs);
   if (segment.kind == SegmentKind::Return) {
     result = cook.make(segment.result);
+    PyRef handled = segment.handled ? cook.make(*segment.handled) : PyRef();
     if (!segment.book.writes.empty()) cook.apply_writes();
     if (segment.modes) segment.modes->apply();
+    if (segment.handled) {
+      PyObject*& place = PyThreadState_Get()->exc_info->exc_value;
+      PyRef old = PyRef::steal(place);
+      place = handled.release();
+    }
     return true;
   }
   std::vector<PyRef> locals, stack;

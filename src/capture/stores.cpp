@@ -98,7 +98,7 @@ void generic_store(Capture& capture, PyObject* object, PyObject* name, PyObject*
     if (!there) {
       capture.guard_absent(dict, in, name);
       PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", type->tp_name, name);
-      python::throw_python_error();
+      name_error(name, object);
     }
     capture.guard_present(dict, in, name);
   }

@@ -157,6 +157,7 @@ void prepare_tables() {
     builtin_rule(Py_None);
     module_getattr();
     is_nn_module(Py_None);
+    is_python_class(Py_TYPE(module_getattr()));
     return true;
   }();
   (void)done;
