@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include "python/errors.h"
@@ -181,6 +182,8 @@ class AotRunner final : public Runner {
     try {
       python::with_torch_warnings([&] {
         python::GilRelease no_gil;
+        // Under no_grad a backward is there only because the captured code switched gradients on.
+        at::AutoGradMode mode(c10::GradMode::is_enabled() || executable_.backward());
         results = executable_(inputs);
       });
     } catch (...) {

@@ -109,7 +109,7 @@ class Attempt {
     for (const PyRef& tensor : capture.arguments) tensors.push_back(python::unpack(tensor.get()));
     TraceOptions options;
     options.name = capture.graph.name;
-    options.grad = backend_ == Backend::AotEager && c10::GradMode::is_enabled() && !c10::InferenceMode::is_enabled();
+    options.grad = backend_ == Backend::AotEager && !c10::InferenceMode::is_enabled();
     options.run_backward = [](const std::function<void()>& backward) {
       python::GilRelease no_gil;
       backward();
@@ -404,27 +404,22 @@ bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* 
   for (uint32_t slot : segment.book.load_slots) loads.push_back(PyRef::borrow(slots[slot]));
   if (segment.runner && !segment.runner->run(slots, outputs)) return false;
   Cook cook(segment.book, loads, outputs);
-  if (segment.kind == SegmentKind::Return) {
-    result = cook.make(segment.result);
-    PyRef handled = segment.handled ? cook.make(*segment.handled) : PyRef();
-    if (!segment.book.writes.empty()) cook.apply_writes();
-    if (segment.modes) segment.modes->apply();
-    if (segment.handled) {
-      PyObject*& place = PyThreadState_Get()->exc_info->exc_value;
-      PyRef old = PyRef::steal(place);
-      place = handled.release();
-    }
-    return true;
-  }
-  std::vector<PyRef> locals, stack;
+  // Writes come first: an iterator made over a list that is still to be filled would be at its end.
+  if (!segment.book.writes.empty()) cook.apply_writes();
+  PyRef handled = segment.handled ? cook.make(*segment.handled) : PyRef();
+  std::vector<PyRef> locals, stack, old;
+  if (segment.kind == SegmentKind::Return) result = cook.make(segment.result);
   for (const auto& [index, recipe] : segment.locals) locals.push_back(cook.make(recipe));
   for (int32_t recipe : segment.stack) stack.push_back(cook.make(recipe));
-  PyRef handled = segment.handled ? cook.make(*segment.handled) : PyRef();
-  cook.apply_writes();
-  if (segment.modes) segment.modes->apply();
   // From here on nothing can fail.
+  if (segment.modes) segment.modes->apply();
+  if (segment.handled) {
+    PyObject*& exception = (state ? state : PyThreadState_Get())->exc_info->exc_value;
+    old.push_back(PyRef::steal(exception));
+    exception = handled.release();
+  }
+  if (segment.kind == SegmentKind::Return) return true;
   PyObject** place = fs_frame_locals(frame);
-  std::vector<PyRef> old;
   for (size_t i = 0; i < locals.size(); ++i) {
     PyObject*& local = place[segment.locals[i].first];
     old.push_back(PyRef::steal(local));
@@ -435,10 +430,6 @@ bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* 
   for (size_t i = 0; i < stack.size(); ++i) bottom[i] = stack[i].release();
   fs_frame_set_depth(frame, static_cast<int>(stack.size()));
   fs_frame_set_next(frame, segment.end);
-  if (segment.handled) {
-    old.push_back(PyRef::steal(state->exc_info->exc_value));
-    state->exc_info->exc_value = handled.release();
-  }
   return true;
 }
 
