@@ -14,7 +14,7 @@ using python::check;
 using python::checked;
 
 PyRef copy_of(PyObject* container) {
-  if (PyDict_Check(container)) return checked(PyDict_Copy(container));
+  if (PyDict_Check(container)) return plain_copy(container);
   if (PyList_Check(container)) return checked(PyList_GetSlice(container, 0, PyList_GET_SIZE(container)));
   if (PyAnySet_Check(container)) return checked(PySet_New(container));
   return checked(PySequence_List(container));
@@ -36,7 +36,7 @@ void refill_dict(PyObject* dict, PyObject* copy) {
     if (!kept) remove(key);
   }
   // Where a key is missing or stands elsewhere, it and all that follow are taken out and put back in order.
-  PyRef left = checked(PyDict_Keys(dict));
+  PyRef left = checked(PyDict_Keys(plain_copy(dict).get()));
   Py_ssize_t next = 0;
   bool moved = false;
   Py_ssize_t position = 0;
@@ -56,6 +56,18 @@ void refill_dict(PyObject* dict, PyObject* copy) {
 }
 
 }  // namespace
+
+PyRef plain_copy(PyObject* dict) {
+  if (!PyODict_Check(dict)) return checked(PyDict_Copy(dict));
+  PyRef copy = checked(PyDict_New());
+  PyRef keys = checked(PyODict_Type.tp_iter(dict));
+  while (PyRef key = PyRef::steal(PyIter_Next(keys.get()))) {
+    PyObject* value = PyDict_GetItemWithError(dict, key.get());
+    check(value && PyDict_SetItem(copy.get(), key.get(), value) == 0);
+  }
+  check(!PyErr_Occurred());
+  return copy;
+}
 
 bool is_deque(PyObject* object) {
   static auto* type = reinterpret_cast<PyTypeObject*>(

@@ -61,6 +61,8 @@ class Journal {
 PyObject*& slot_value(PyObject* object, PyObject* member);
 // Makes a container hold what the copy holds, without running Python code of its class.
 void refill(PyObject* container, PyObject* copy);
+// What a dict holds, as a dict of the plain kind and in the dict's order, which an OrderedDict keeps apart.
+PyRef plain_copy(PyObject* dict);
 bool is_deque(PyObject* object);
 
 }  // namespace firesteel::capture

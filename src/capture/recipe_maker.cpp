@@ -75,6 +75,8 @@ int32_t RecipeMaker::tensor(PyObject* value) {
 
 std::vector<int32_t> RecipeMaker::dict_parts(PyObject* dict) {
   std::vector<int32_t> parts;
+  PyRef ordered = PyODict_Check(dict) ? plain_copy(dict) : PyRef::borrow(dict);
+  dict = ordered.get();
   Py_ssize_t position = 0;
   PyObject *key = nullptr, *item = nullptr;
   while (PyDict_Next(dict, &position, &key, &item)) {
@@ -271,7 +273,9 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
 
 // ---- writes
 
-void RecipeMaker::write_dict(int32_t target, PyObject* dict, PyObject* before) {
+void RecipeMaker::write_dict(int32_t target, PyObject* container, PyObject* before) {
+  PyRef ordered = PyODict_Check(container) ? plain_copy(container) : PyRef::borrow(container);
+  PyObject* dict = ordered.get();
   // Keys that stayed must stand in the same order, with new ones behind them; else the whole is filled anew.
   std::vector<PyObject*> kept_before, kept_now;
   bool new_seen = false, in_order = true;
@@ -292,7 +296,7 @@ void RecipeMaker::write_dict(int32_t target, PyObject* dict, PyObject* before) {
   }
   PyErr_Clear();
   if (!in_order) {
-    capture_.consult(dict);
+    capture_.consult(container);
     book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::Dict, nullptr, dict_parts(dict))});
     return;
   }

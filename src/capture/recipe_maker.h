@@ -40,7 +40,7 @@ class RecipeMaker {
   int32_t with_parts(PyObject* value, RecipeKind kind, PyObject* object, F&& fill);
   std::vector<int32_t> dict_parts(PyObject* dict);
 
-  void write_dict(int32_t target, PyObject* dict, PyObject* before);
+  void write_dict(int32_t target, PyObject* container, PyObject* before);
   void write_list(int32_t target, const Source* source, PyObject* list, PyObject* before);
   void keep_apart(PyObject* container, const Source* source);
 

@@ -29,16 +29,28 @@ std::string keys_text(PyObject* keys) {
 bool same_keys(PyObject* dict, PyObject* keys) {
   if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
   Py_ssize_t position = 0, i = 0;
-  PyObject* key = nullptr;
-  while (PyDict_Next(dict, &position, &key, nullptr)) {
+  auto same_key = [&](PyObject* key) {
     PyObject* expected = PyTuple_GET_ITEM(keys, i++);
-    if (key == expected) continue;
+    if (key == expected) return true;
     if (Py_TYPE(key) != Py_TYPE(expected) || !PyUnicode_CheckExact(key)) {
       if (!PyLong_CheckExact(key) || !PyLong_CheckExact(expected)) return false;
     }
-    if (!python::same_constant(key, expected)) return false;
+    return python::same_constant(key, expected);
+  };
+  PyObject* key = nullptr;
+  if (!PyODict_Check(dict)) {
+    while (PyDict_Next(dict, &position, &key, nullptr)) {
+      if (!same_key(key)) return false;
+    }
+    return true;
   }
-  return true;
+  // An OrderedDict keeps its order beside the dict.
+  PyRef in_order = PyRef::steal(PyODict_Type.tp_iter(dict));
+  while (PyRef next = PyRef::steal(in_order ? PyIter_Next(in_order.get()) : nullptr)) {
+    if (!same_key(next.get())) return false;
+  }
+  if (PyErr_Occurred()) PyErr_Clear();
+  return i == PyTuple_GET_SIZE(keys);
 }
 
 // Items are constants or classes: hashing and comparing them runs no Python code.

@@ -111,3 +111,32 @@ def check_calls(program, inputs, backend, every=0):
     finally:
         firesteel._C._break_every(0)
     return compiled
+
+
+def picture(value, seen=None):
+    """A value as plain data that can be compared: contents, classes, and which places hold the very same object."""
+    seen = {} if seen is None else seen
+    if value is None or isinstance(value, (bool, int, float, str, bytes, type)) and type(value).__module__ == "builtins":
+        return value
+    if id(value) in seen:
+        return "again", seen[id(value)][0]
+    seen[id(value)] = len(seen), value
+    inner = lambda held: picture(held, seen)  # noqa: E731
+    parts = [type(value).__qualname__]
+    if isinstance(value, torch.Tensor):
+        parts += [value.dtype, tuple(value.shape), value.requires_grad, value.tolist()]
+    elif isinstance(value, dict):
+        parts += [(inner(key), inner(held)) for key, held in value.items()]
+    elif isinstance(value, (list, tuple, collections.deque)):
+        parts += [inner(held) for held in value]
+        parts.append(getattr(value, "maxlen", None))
+    elif isinstance(value, (set, frozenset)):
+        parts += sorted(map(repr, value))
+    elif isinstance(value, BaseException):
+        parts += [inner(value.args)]
+    if not isinstance(value, torch.Tensor) and not callable(value):
+        parts.append([(name, inner(held)) for name, held in sorted(getattr(value, "__dict__", {}).items())])
+        for owner in type(value).__mro__:
+            slots = owner.__dict__.get("__slots__", ())
+            parts += [(name, inner(getattr(value, name, "empty"))) for name in sorted(slots) if name != "__dict__"]
+    return parts
