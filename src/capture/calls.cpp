@@ -383,7 +383,11 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
                      args);
   }
   if (is_torch_op(callable)) {
-    PyRef text = python::checked(PyObject_Str(callable));
+    PyRef text;
+    {
+      Suspended suspended(capture);
+      text = python::checked(PyObject_Str(callable));
+    }
     return capture.torch_call(callable, fmt::format("torch.ops.{}", python::text_of(text.get())), args.tuple(),
                               args.dict());
   }

@@ -32,7 +32,7 @@ def same(a, b):
         return same(a.args, b.args)
     if type(a).__eq__ is object.__eq__ and hasattr(a, "__dict__"):
         return same(vars(a), vars(b))
-    return a == b
+    return a == b or (a != a and b != b)
 
 
 def tensors_in(value):
@@ -116,7 +116,9 @@ def check_calls(program, inputs, backend, every=0):
 def picture(value, seen=None):
     """A value as plain data that can be compared: contents, classes, and which places hold the very same object."""
     seen = {} if seen is None else seen
-    if value is None or isinstance(value, (bool, int, float, str, bytes, type)) and type(value).__module__ == "builtins":
+    if value is None or (
+        isinstance(value, (bool, int, float, str, bytes, type)) and type(value).__module__ == "builtins"
+    ):
         return value
     if id(value) in seen:
         return "again", seen[id(value)][0]

@@ -415,3 +415,18 @@ def test_the_error_classes_form_the_table():
         assert getattr(firesteel, name).__doc__
     for name in ("DataDependentError", "EscapedTensorError", "OutputTypeError", "MutationError"):
         assert getattr(firesteel, name).__mro__[1] is firesteel.TraceError
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"stride": ()}, {"stride": 0}, {"dilation": 0}, {"padding": ()}, {"padding": (1, 1)}, {"groups": 0}],
+    ids=str,
+)
+@pytest.mark.parametrize("function", [torch.conv1d, torch.conv_transpose1d], ids=lambda f: f.__name__)
+def test_convolutions_that_cannot_be(function, options):
+    x, weight = torch.randn(2, 3, 4), torch.randn(3, 3, 1)
+    with pytest.raises(RuntimeError) as expected:
+        function(x, weight, **options)
+    with pytest.raises(RuntimeError) as caught:
+        firesteel.compile(lambda x, weight: function(x, weight, **options), backend="aot_eager")(x, weight)
+    assert str(caught.value) == str(expected.value)

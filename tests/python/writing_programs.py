@@ -344,7 +344,7 @@ def dict_methods():
         table["z"] = table["b"]
         key, value = table.popitem()
         table[key] = value
-        return x * table["b"], list(table), [*table.values()][0], "a" in table
+        return x * table["b"], list(table), next(iter(table.values())), "a" in table
 
     return step, lambda: table
 

@@ -25,6 +25,18 @@ std::vector<int64_t> output_sizes(RuleCall& call, const at::Tensor& input, const
   return at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
 }
 
+// One number for all dimensions or one each, and steps that lead forward; else the operator itself will complain.
+bool is_well_formed(const RuleCall& call, int64_t dims) {
+  for (size_t index : {3, 4, 5, 7}) {
+    const std::vector<int64_t> list = call.args[index].toIntVector();
+    if (list.size() != 1 && static_cast<int64_t>(list.size()) != dims) return false;
+    for (int64_t number : list) {
+      if ((index == 3 || index == 5) && number <= 0) return false;
+    }
+  }
+  return true;
+}
+
 // The CPU's kernels answer in channels_last where input or weight is so; 3-d inputs are always contiguous.
 at::MemoryFormat layout_for(const RuleCall& call, const at::Tensor& input, const at::Tensor& weight) {
   if (input.dim() == 4 && (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
@@ -40,7 +52,7 @@ at::MemoryFormat layout_for(const RuleCall& call, const at::Tensor& input, const
 
 bool convolution(RuleCall& call) {
   const at::Tensor input = call.tensor(0), weight = call.tensor(1);
-  if (input.dim() != weight.dim() || input.dim() < 3) return false;
+  if (input.dim() != weight.dim() || input.dim() < 3 || !is_well_formed(call, weight.dim() - 2)) return false;
   const std::vector<int64_t> sizes = output_sizes(call, input, weight);
   for (int64_t size : sizes) {
     if (size < 0) return false;
