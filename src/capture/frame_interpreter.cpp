@@ -36,6 +36,11 @@ FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFra
   local_sources_.resize(locals_.size(), nullptr);
   stack_.reserve(code_->co_stacksize);
   for (int i = 0; i < depth; ++i) stack_.push_back(PyRef::borrow(given[locals + i]));
+  if (fs_frame_generator(frame)) {
+    // A generator's values move here until it yields: one that is overwritten must be gone at once.
+    for (int i = 0; i < locals + depth; ++i) Py_CLEAR(given[i]);
+    fs_frame_set_depth(frame, 0);
+  }
   python::check(Py_EnterRecursiveCall(" while capturing a function") == 0);
   fs_frame_link(state, frame, &link_);
   ++capture_.depth;
@@ -292,14 +297,6 @@ PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* fra
   if (capture.broken && generator && throwing) PyErr_Clear();
   if (capture.broken && !PyErr_Occurred()) {
     PyErr_SetString(generator && throwing ? PyExc_GeneratorExit : PyExc_RuntimeError, "the capture was given up");
-  }
-  if (generator) {
-    // What the frame still has on its stack is not used any more.
-    PyObject** place = fs_frame_locals(frame) + fs_frame_code(frame)->co_nlocalsplus;
-    const int depth = fs_frame_depth(frame);
-    python::ErrorAside aside;
-    for (int i = 0; i < depth; ++i) Py_CLEAR(place[i]);
-    fs_frame_set_depth(frame, 0);
   }
   return fs_frame_finish(state, frame, result.release());
 }

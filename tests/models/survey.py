@@ -16,12 +16,13 @@ from zoo import FEW, ROWS
 
 import firesteel
 
+BACKENDS = ("eager", "aot_eager")
 MODES = ("eval", "train")
 NAMED = 6  # rows a line of the summary names
 NOT_YET_HEAD = '''"""Rows not captured whole yet, each with the id of the reason.
 
 Written by `python tests/models/survey.py --write`.
-A key is the name of a row, or `name:mode` where eval and train stop for different reasons or only one of them stops.
+A key is the name of a row, `name:mode` or `name:mode:backend` where only these stop, or stop for another reason.
 """
 
 NOT_YET = {
@@ -96,17 +97,23 @@ def print_summary(outcomes):
 
 
 def write_not_yet(outcomes):
-    """Lists what is not captured; `name` alone where both modes stop for one reason."""
+    """Lists what is not captured, by row, mode and backend; shorter where modes or backends agree."""
     reasons = collections.defaultdict(dict)
-    for outcome in outcomes:
-        if outcome.status != "captured":
-            reasons[outcome.row][outcome.mode] = outcome.status
+    for backend, outcome in outcomes:
+        if not outcome.status.startswith("captured"):
+            reasons[outcome.row][outcome.mode, backend] = outcome.status
     lines = [NOT_YET_HEAD]
-    for name, by_mode in reasons.items():
-        if len(by_mode) == len(MODES) and len(set(by_mode.values())) == 1:
-            lines.append(f'    "{name}": "{by_mode["eval"]}",\n')
-        else:
-            lines += [f'    "{name}:{mode}": "{status}",\n' for mode, status in by_mode.items()]
+    for name, found in reasons.items():
+        every = len(MODES) * len(BACKENDS)
+        if len(found) == every and len(set(found.values())) == 1:
+            lines.append(f'    "{name}": "{found[MODES[0], BACKENDS[0]]}",\n')
+            continue
+        for mode in MODES:
+            here = {backend: status for (of, backend), status in found.items() if of == mode}
+            if len(here) == len(BACKENDS) and len(set(here.values())) == 1:
+                lines.append(f'    "{name}:{mode}": "{here[BACKENDS[0]]}",\n')
+            else:
+                lines += [f'    "{name}:{mode}:{backend}": "{status}",\n' for backend, status in here.items()]
     page = pathlib.Path(__file__).with_name("not_yet.py")
     page.write_text("".join([*lines, "}\n"]))
     print(f"\nwrote {page.name}")
@@ -134,14 +141,15 @@ def main():
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
     outcomes = []
-    for name in names:
-        for mode in [options.mode] if options.mode else MODES:
-            outcome = in_own_process(ROWS[name], mode, options.backend, options.timeout)
-            outcomes.append(outcome)
-            print(f"{name:24} {mode:6} {outcome.status:18} {outcome.message}", flush=True)
-            if outcome.place:
-                print(f"{'':32}{outcome.place}", flush=True)
-    print_summary(outcomes)
+    for backend in BACKENDS if options.write else [options.backend]:
+        for name in names:
+            for mode in [options.mode] if options.mode else MODES:
+                outcome = in_own_process(ROWS[name], mode, backend, options.timeout)
+                outcomes.append((backend, outcome))
+                print(f"{name:24} {mode:6} {outcome.status:18} {outcome.message}", flush=True)
+                if outcome.place:
+                    print(f"{'':32}{outcome.place}", flush=True)
+    print_summary([outcome for _, outcome in outcomes])
     if options.write:
         write_not_yet(outcomes)
 

@@ -6,14 +6,15 @@ import pytest
 import torch
 from compare import run_both
 from not_yet import NOT_YET
-from survey import MODES, reason_of
+from survey import BACKENDS, MODES, reason_of
 from zoo import FEW, ROWS
 
 import firesteel
 
-BACKENDS = ["eager", "aot_eager"]
 FULL = os.environ.get("FIRESTEEL_FULL") == "1"
 CALLS = 2
+# Their first forward changes what it reads itself (the kind of problem in the config, a cached tensor).
+CAPTURED_TWICE = {"vit.classifier", "resnet.classifier", "rwkv:eval", "levit:eval"}
 
 
 def chosen():
@@ -30,12 +31,18 @@ def fresh_counters():
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("row", chosen())
 def test_model(row, mode, backend):
-    reason = NOT_YET.get(f"{row.name}:{mode}") or NOT_YET.get(row.name)
+    reason = reason_for(row.name, mode, backend)
     if reason:
         still_stops(row, mode, backend, reason)
         return
     run_both(row, backend, train=mode == "train")
-    assert firesteel.counters() == {"captured": 1, "hits": CALLS, "misses": 1, "fallbacks": {}}
+    captures = 2 if {row.name, f"{row.name}:{mode}"} & CAPTURED_TWICE else 1
+    expected = {"captured": captures, "hits": CALLS, "misses": captures, "breaks": {}, "fallbacks": {}}
+    assert firesteel.counters() == expected
+
+
+def reason_for(name, mode, backend):
+    return next(filter(None, map(NOT_YET.get, [f"{name}:{mode}:{backend}", f"{name}:{mode}", name])), None)
 
 
 def still_stops(row, mode, backend, reason):
@@ -50,7 +57,7 @@ def still_stops(row, mode, backend, reason):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "vit"])
 def test_dropout_draws_what_eager_draws(name, backend):
-    reason = NOT_YET.get(f"{name}:train") or NOT_YET.get(name)
+    reason = reason_for(name, "train", backend)
     if reason:
         pytest.skip(f"listed in not_yet.py: {reason}")
     run_both(ROWS[name], backend, train=True, dropout=0.1)
@@ -58,6 +65,7 @@ def test_dropout_draws_what_eager_draws(name, backend):
 
 def test_the_list_names_rows():
     known = set(ROWS) | {f"{name}:{mode}" for name in ROWS for mode in MODES}
+    known |= {f"{name}:{mode}:{backend}" for name in ROWS for mode in MODES for backend in BACKENDS}
     assert set(NOT_YET) <= known
     assert set(FEW) <= set(ROWS)
 
