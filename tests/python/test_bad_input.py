@@ -419,7 +419,7 @@ def test_the_error_classes_form_the_table():
 
 @pytest.mark.parametrize(
     "options",
-    [{"stride": ()}, {"stride": 0}, {"dilation": 0}, {"padding": ()}, {"padding": (1, 1)}, {"groups": 0}],
+    [{"stride": ()}, {"stride": 0}, {"stride": -1}, {"padding": ()}, {"padding": (1, 1)}, {"groups": 0}],
     ids=str,
 )
 @pytest.mark.parametrize("function", [torch.conv1d, torch.conv_transpose1d], ids=lambda f: f.__name__)

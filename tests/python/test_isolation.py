@@ -1,12 +1,7 @@
-"""What keeps compiled code apart from the program: every change is noticed, captures leave nothing, nothing piles up."""
+"""The mutation test: whatever a compiled call has read is changed, one thing at a time; the next call must notice."""
 
-import cProfile
-import gc
-import os
-import sys
-import threading
+import collections
 import types
-import weakref
 
 import pytest
 import torch
@@ -15,10 +10,6 @@ from against_eager import BACKENDS, same
 from torch import nn
 
 import firesteel
-
-FULL = bool(os.environ.get("FIRESTEEL_FULL"))
-
-# ---- the mutation test: whatever was read is changed, one thing at a time
 
 
 def replacements(value):
@@ -66,7 +57,9 @@ def places(value, seen):
     elif isinstance(value, types.FunctionType):
         names = value.__code__.co_freevars
         for name, cell in zip(names, value.__closure__ or (), strict=True):
-            children.append((f" {name}", cell.cell_contents, lambda new, cell=cell: setattr(cell, "cell_contents", new)))
+            children.append(
+                (f" {name}", cell.cell_contents, lambda new, cell=cell: setattr(cell, "cell_contents", new))
+            )
         for name in value.__code__.co_names:
             if name in value.__globals__ and value.__globals__[name] not in (torch, F, nn):
                 held = value.__globals__
@@ -96,7 +89,7 @@ def places(value, seen):
 
 def hooks(root):
     """Changes of modules that are no plain values: hooks, forward itself, the train flag of all."""
-    modules = [m for m in root.modules()] if isinstance(root, nn.Module) else []
+    modules = list(root.modules()) if isinstance(root, nn.Module) else []
     for module in modules:
         yield "hook", lambda m=module: m.register_forward_hook(lambda m, args, out: out * 2).remove
         yield "pre-hook", lambda m=module: m.register_forward_pre_hook(lambda m, args: (args[0] + 1,)).remove
@@ -258,3 +251,34 @@ PROGRAMS = [
 def test_every_change_is_noticed(make, backend):
     torch.manual_seed(0)
     check_mutations(*PROGRAMS[make](), backend)
+
+
+@pytest.mark.parametrize("make", range(len(PROGRAMS) - 3))
+def test_every_change_is_noticed_with_breaks_anywhere(make):
+    torch.manual_seed(0)
+    firesteel._C._break_every(7)
+    try:
+        check_mutations(*PROGRAMS[make](), "eager")
+    finally:
+        firesteel._C._break_every(0)
+
+
+def test_the_order_of_dicts_is_noticed():
+    def function(x, table):
+        for name, value in table.items():
+            x = x * value if name == "a" else x + value
+        return x, list(table), next(iter(table))
+
+    for kind in (dict, collections.OrderedDict, lambda **held: collections.defaultdict(int, held), collections.Counter):
+        table = kind(a=2, b=3)
+        compiled = firesteel.compile(function, recompile_limit=64)
+        for change in (
+            lambda t: None,
+            lambda t: t.update(a=t.pop("a")),
+            lambda t: t.move_to_end("a", last=False) if hasattr(t, "move_to_end") else None,
+            lambda t: t.move_to_end("b", last=False) if hasattr(t, "move_to_end") else None,
+            lambda t: t.update(c=4),
+            lambda t: t.pop("b"),
+        ):
+            change(table)
+            assert same(function(torch.ones(2), table), compiled(torch.ones(2), table))

@@ -42,3 +42,65 @@ def test_all_that_is_left_is_as_eager_leaves_it(make, every, backend):
         firesteel._C._break_every(0)
     for i, (a, b) in enumerate(zip(expected, got, strict=True)):
         assert a == b, f"call {i}"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_same_object_passed_twice_later(backend):
+    def step(x, a, b):
+        a.append(1)
+        b.append(len(a))
+        a[0] = x
+        return x * len(b), a is b
+
+    compiled = firesteel.compile(step, backend=backend)
+    for alike in (False, True, False, True, True):
+        histories = []
+        for function in (step, compiled):
+            a, b = [0], [0]
+            b = a if alike else b
+            histories.append(picture([function(torch.ones(2), a, b), a, b]))
+        assert histories[0] == histories[1]
+
+
+class Node:
+    def __init__(self):
+        self.value, self.items = 0, {}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_objects_that_become_one(backend):
+    def step(x, one, two):
+        one.value = one.value + 1
+        two.value = two.value + 10
+        one.items["k"] = two.value
+        two.items["k"] = one.value
+        return x * one.value + two.items["k"]
+
+    compiled = firesteel.compile(step, backend=backend, recompile_limit=64)
+    for shape in ("apart", "same", "items", "apart", "items", "same"):
+        histories = []
+        for function in (step, compiled):
+            one, two = Node(), Node()
+            if shape == "same":
+                two = one
+            if shape == "items":
+                two.items = one.items
+            histories.append(picture([[function(torch.ones(2), one, two) for _ in range(2)], one, two]))
+        assert histories[0] == histories[1], shape
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_made_object_is_new_in_every_call(backend):
+    kept = []
+
+    def step(x):
+        made = [x, {"x": x}]
+        kept.append(made)
+        return made, made[1]
+
+    compiled = firesteel.compile(step, backend=backend, fullgraph=True)
+    for _ in range(3):
+        made, inner = compiled(torch.ones(2))
+        assert kept[-1] is made
+        assert made[1] is inner
+    assert len({id(made) for made in kept}) == 3
