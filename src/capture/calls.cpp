@@ -188,11 +188,15 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
   }
   // What a C class takes for its contents is looked at by C code.
   if (PyType_IsSubtype(type, &PyDict_Type) || PyType_IsSubtype(type, &PyList_Type) ||
-      PyType_IsSubtype(type, &PyTuple_Type) || PyType_IsSubtype(type, &PySet_Type)) {
+      PyType_IsSubtype(type, &PyTuple_Type) || PyType_IsSubtype(type, &PySet_Type) ||
+      PyType_IsSubtype(type, &PyFrozenSet_Type)) {
     PyRef init = interned("__init__");
     PyObject* found = _PyType_Lookup(type, init.get());
     if (!found || !PyFunction_Check(found)) {
-      for (PyRef& value : args.values) value = capture.consult_deep(value.get());
+      for (PyRef& value : args.values) {
+        if (PyIter_Check(value.get()) || is_python_class(Py_TYPE(value.get()))) value = get_iterator(capture, value.get());
+        else value = capture.consult_deep(value.get());
+      }
     }
   }
   return capture.made(args.call(callable));

@@ -118,7 +118,7 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
       PyRef none = checked(PyTuple_New(0));
       // A value type takes its contents when it is made; a container is filled afterwards.
       const bool filled_later = !contents || PyDict_Check(contents.get()) || PyList_Check(contents.get()) ||
-                                PyAnySet_Check(contents.get());
+                                PySet_Check(contents.get());
       PyTypeObject* base = type;
       while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) base = base->tp_base;
       PyRef args = filled_later ? none : checked(PyTuple_Pack(1, contents.get()));

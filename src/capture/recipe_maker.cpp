@@ -21,6 +21,19 @@ bool is_fixed(PyObject* object) {
          object == Py_Ellipsis || object == Py_NotImplemented;
 }
 
+// Putting it into a dict or set runs Python code of its class.
+bool hashes_by_python(PyObject* key) {
+  if (PyTuple_Check(key)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+      if (hashes_by_python(PyTuple_GET_ITEM(key, i))) return true;
+    }
+  }
+  PyTypeObject* type = Py_TYPE(key);
+  return is_python_class(type) && !is_guardable_constant(key) &&
+         (type->tp_hash != PyBaseObject_Type.tp_hash || type->tp_richcompare != PyBaseObject_Type.tp_richcompare) &&
+         !PyTuple_Check(key);
+}
+
 PyTypeObject* c_base(PyTypeObject* type) {
   while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
   return type;
@@ -80,6 +93,7 @@ std::vector<int32_t> RecipeMaker::dict_parts(PyObject* dict) {
   Py_ssize_t position = 0;
   PyObject *key = nullptr, *item = nullptr;
   while (PyDict_Next(dict, &position, &key, &item)) {
+    if (hashes_by_python(key)) throw NoRecipe{PyRef::borrow(dict), "a dict with keys of a class that hashes itself"};
     parts.push_back(of(key));
     parts.push_back(of(item));
   }
@@ -128,7 +142,7 @@ int32_t RecipeMaker::instance(PyObject* value) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) items.push_back(of(PyTuple_GET_ITEM(value, i)));
       parts.push_back(add(RecipeKind::Tuple, nullptr, std::move(items)));
     } else if (PyAnySet_Check(value)) {
-      PyRef plain = checked(PySet_New(value));
+      PyRef plain = checked(PyFrozenSet_Check(value) ? PyFrozenSet_New(value) : PySet_New(value));
       held_.push_back(plain);
       parts.push_back(of(plain.get()));
     } else if (base == &PyLong_Type || base == &PyFloat_Type || base == &PyUnicode_Type) {
@@ -180,7 +194,11 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
     return with_parts(value, kind, nullptr, [&] {
       std::vector<int32_t> parts;
       PyRef iterator = checked(PyObject_GetIter(value));
-      while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) parts.push_back(of(item.get()));
+      while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) {
+        if (hashes_by_python(item.get()))
+          throw NoRecipe{PyRef::borrow(value), "a set with items of a class that hashes itself"};
+        parts.push_back(of(item.get()));
+      }
       return parts;
     });
   }
@@ -307,6 +325,7 @@ void RecipeMaker::write_dict(int32_t target, PyObject* container, PyObject* befo
   position = 0;
   while (PyDict_Next(dict, &position, &key, &value)) {
     if (PyDict_GetItemWithError(before, key) == value) continue;
+    if (hashes_by_python(key)) throw NoRecipe{PyRef::borrow(key), "a key of a class that hashes itself"};
     book_.writes.push_back({WriteKind::SetKey, target, PyRef::borrow(key), of(value)});
   }
 }

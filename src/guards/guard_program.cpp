@@ -125,6 +125,7 @@ GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards
     step.key = source.key;
     step.text = source.str();
   }
+  for (const Source* source : wanted) steps_[slots_.at(source->slot)].wanted = true;
   slot_count_ = steps_.size();
   // A guard on two sources runs when the later one has been walked.
   auto place = [&](const Guard& guard) -> uint32_t {
@@ -200,6 +201,11 @@ int GuardProgram::run(PyObject* const* arguments, PyObject* function, PyObject**
     PyObject* value = step.kind == AccessKind::Argument   ? arguments[step.index]
                       : step.kind == AccessKind::Function ? function
                                                           : follow(step.kind, slots[step.from], step.key.get(), step.index);
+    if (!value && step.wanted && step.kind == AccessKind::InstanceDict) {
+      // An object whose dict has not been needed so far gets an empty one, which it keeps.
+      value = PyRef::steal(PyObject_GenericGetDict(slots[step.from], nullptr)).get();
+      if (!value) PyErr_Clear();
+    }
     slots[i] = value;
     if (!value) {
       // An instance without a dict of its own hides nothing.
