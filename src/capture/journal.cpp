@@ -90,7 +90,7 @@ void refill(PyObject* container, PyObject* copy) {
     while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) check(PySet_Add(container, item.get()) == 0);
   } else {
     checked(PyObject_CallMethod(container, "clear", nullptr));
-    checked(PyObject_CallMethod(container, "extend", "O", copy));
+    checked(PyObject_CallMethod(container, "extend", "(O)", copy));
   }
 }
 

@@ -154,7 +154,7 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
       PyRef made = checked(PyObject_Call(callable.get(), args.get(), nullptr));
       if (recipe.parts.size() > 2) {
         PyRef state = make(recipe.parts[2]);
-        if (state && state.get() != Py_None) checked(PyObject_CallMethod(made.get(), "__setstate__", "O", state.get()));
+        if (state && state.get() != Py_None) checked(PyObject_CallMethod(made.get(), "__setstate__", "(O)", state.get()));
       }
       return made;
     }
@@ -185,7 +185,7 @@ void Cook::apply_writes() {
         if (PyList_Check(target)) {
           check(PyList_Append(target, value) == 0);
         } else {
-          checked(PyObject_CallMethod(target, "append", "O", value));
+          checked(PyObject_CallMethod(target, "append", "(O)", value));
         }
         break;
       case WriteKind::Refill:

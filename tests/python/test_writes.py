@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import writing_libraries
 import writing_programs
 from against_eager import BACKENDS, picture
 
@@ -12,7 +13,7 @@ OPEN = {}
 
 
 def marked(every):
-    for make in writing_programs.CASES:
+    for make in writing_programs.CASES + writing_libraries.CASES:
         reason = OPEN.get(make.__name__) or OPEN.get((make.__name__, every))
         marks = [pytest.mark.xfail(reason=reason)] if reason else []
         yield pytest.param(make, every, id=f"{make.__name__}-{every}", marks=marks)
