@@ -2,13 +2,14 @@
 
 import breaking_blocks
 import breaking_programs
+import breaking_values
 import pytest
 import torch
 from against_eager import BACKENDS, check_calls
 
 import firesteel
 
-CASES = breaking_programs.CASES + breaking_blocks.CASES
+CASES = breaking_programs.CASES + breaking_blocks.CASES + breaking_values.CASES
 
 
 def inputs():
