@@ -58,7 +58,11 @@ PyRef result_of(Capture& capture, PyRef result) {
 
 // Computes from constants; on a tensor it is a node like torch's own.
 PyRef pure(Capture& capture, PyObject* callable, CallArgs& args) {
-  for (PyRef& value : args.values) settle(capture, value);
+  PyRef own_name = python::attribute(callable, "__name__");
+  const std::string_view own = python::text_of(own_name.get());
+  if (own == "prod" || own == "fsum") {
+    for (PyRef& value : args.values) settle(capture, value);
+  }
   const bool constant = std::all_of(args.values.begin(), args.values.end(),
                                     [&](const PyRef& value) { return capture.is_deep_constant(value.get()); });
   if (constant) return result_of(capture, args.call(callable));

@@ -61,7 +61,7 @@ void guard_defaults(Capture& capture, PyFunctionObject* function) {
 // Functions of the standard library that only look at classes and code: not worth following.
 bool runs_as_it_is(PyFunctionObject* function) {
   static const auto* modules =
-      new std::unordered_set<std::string_view>{"inspect", "enum", "abc", "typing", "re", "importlib"};
+      new std::unordered_set<std::string_view>{"inspect", "typing", "re"};
   return function->func_module && modules->count(python::text_of(function->func_module)) != 0;
 }
 
@@ -84,6 +84,7 @@ PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args
   if (runs_as_it_is(function)) return run_as_it_is(capture, callable, args, false);
   guard_defaults(capture, function);
   // The hook takes the frame that this makes.
+  capture.expected = callable;
   PyRef result = args.call(callable);
   return capture.adopt(std::move(result));
 }
@@ -99,11 +100,12 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
   PyObject* self = args[0];
   const bool of_object = type == &PyBaseObject_Type;
   if (python::is_tensor(self)) capture.stop(BreakReason::CFunction, fmt::format("torch.Tensor.{}", name));
-  if (name == "__setattr__" && args.values.size() == 3 && of_object) {
+  const bool plain = is_python_class(Py_TYPE(self)) && !PyType_Check(self);
+  if (name == "__setattr__" && args.values.size() == 3 && of_object && plain && PyUnicode_Check(args[1])) {
     generic_store(capture, self, args[1], args[2]);
     return PyRef::borrow(Py_None);
   }
-  if (name == "__delattr__" && args.values.size() == 2 && of_object) {
+  if (name == "__delattr__" && args.values.size() == 2 && of_object && plain && PyUnicode_Check(args[1])) {
     generic_store(capture, self, args[1], nullptr);
     return PyRef::borrow(Py_None);
   }
@@ -199,6 +201,13 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
       }
     }
   }
+  struct Instantiating {
+    explicit Instantiating(Capture& capture, PyTypeObject* type) : capture(capture) {
+      capture.instantiating.push_back(type);
+    }
+    ~Instantiating() { capture.instantiating.pop_back(); }
+    Capture& capture;
+  } instantiating(capture, type);
   return capture.made(args.call(callable));
 }
 
@@ -340,8 +349,19 @@ PyRef call_spread(Capture& capture, PyObject* callable, PyObject* args, PyObject
   return call(capture, callable, std::move(given));
 }
 
+namespace {
+
+// A class whose __call__ is an object of that class calls itself without end.
+struct CallDepth {
+  CallDepth() { python::check(Py_EnterRecursiveCall(" while calling a Python object") == 0); }
+  ~CallDepth() { Py_LeaveRecursiveCall(); }
+};
+
+}  // namespace
+
 PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (capture.concrete) return call_for_real(callable, args);
+  CallDepth depth;
   if (const std::string* name = torch_leaf(callable))
     return capture.torch_call(callable, *name, args.tuple(), args.dict());
   if (const char* why = forbidden_leaf(callable)) {

@@ -105,6 +105,8 @@ class Capture {
   // Objects made by the captured code itself have no source. Remembers when it was made.
   PyRef made(PyRef object);
   bool is_made(PyObject* object) const { return !source_of(object); }
+  // Neither found at a source nor known to be made inside: C code has reached it by itself.
+  bool is_unknown(PyObject* object) const { return !source_of(object) && !births_.count(object); }
   // The instruction of the outer frame, counted from the segment's start, that made the object; -1: unknown.
   long birth_of(PyObject* object) const;
 
@@ -134,6 +136,8 @@ class Capture {
   Journal journal;
   const bool concrete;  // instructions run for real: nothing is guarded, recorded or replaced
   int suspended = 0;    // Python below runs as it is
+  PyObject* expected = nullptr;              // the function whose frame comes next because an instruction calls it
+  std::vector<PyTypeObject*> instantiating;  // classes of the objects that are being made
   long clock = 0;       // instructions of the outer frame so far
   bool ran_opaque_python = false;  // a nonstrict function may capture tensors, unguarded
 

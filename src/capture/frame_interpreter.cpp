@@ -1,6 +1,7 @@
 // The loop: decode, look up, run, until the frame returns; and the way of an exception through the frame.
 #include "capture/frame_interpreter.h"
 
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -261,6 +262,28 @@ void name_error(PyObject* name, PyObject* object) {
   python::throw_python_error();
 }
 
+namespace {
+
+// Arguments of a function that C code calls: an object that capture has not seen may have existed before, and what is
+// done to it would go unnoticed.
+void look_at_arguments(Capture& capture, FsFrame* frame) {
+  PyCodeObject* code = fs_frame_code(frame);
+  const int count = code->co_argcount + code->co_kwonlyargcount;
+  for (int i = 0; i < count; ++i) {
+    PyObject* value = fs_frame_locals(frame)[i];
+    if (!value || PyTuple_Check(value) || PyType_Check(value) || PyExceptionInstance_Check(value)) continue;
+    if (is_guardable_constant(value) || !is_python_class(Py_TYPE(value)) || !capture.is_unknown(value)) continue;
+    const bool being_made = std::any_of(
+        capture.instantiating.begin(), capture.instantiating.end(),
+        [&](PyTypeObject* type) { return PyObject_TypeCheck(value, type); });
+    if (!being_made)
+      capture.stop(BreakReason::Origin, fmt::format("a {} that C code passes on", Py_TYPE(value)->tp_name));
+    capture.made(PyRef::borrow(value));
+  }
+}
+
+}  // namespace
+
 PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* frame, int throwing) noexcept {
   PyRef result;
   PyObject* generator = fs_frame_generator(frame);
@@ -274,6 +297,8 @@ PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* fra
     if (!generator && !fs_frame_is_fresh(state, frame)) capture.stop(BreakReason::Monitored, std::string(name));
     if (generator && !capture.is_made(generator))
       capture.stop(BreakReason::Write, fmt::format("stepping the generator `{}`", name));
+    const bool expected = std::exchange(capture.expected, nullptr) == fs_frame_function(frame);
+    if (!expected && !generator) look_at_arguments(capture, frame);
     FrameInterpreter interpreter(capture, state, frame);
     switch (interpreter.run(throwing != 0)) {
       case Ending::Returned:

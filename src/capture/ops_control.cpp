@@ -82,19 +82,27 @@ void FrameInterpreter::call_(int arg) {
 
 // `super()` looks at the frame for its class and its object: a method's first parameter and the cell the compiler adds.
 PyRef FrameInterpreter::make_super() {
-  for (int i = 0; i < code_->co_nlocalsplus && code_->co_argcount > 0; ++i) {
+  if (code_->co_argcount == 0) raise_python(PyExc_RuntimeError, "super(): no arguments");
+  if (!locals_[0]) raise_python(PyExc_RuntimeError, "super(): arg[0] deleted");
+  for (int i = code_->co_nlocalsplus - code_->co_nfreevars; i < code_->co_nlocalsplus; ++i) {
     if (python::text_of(PyTuple_GET_ITEM(code_->co_localsplusnames, i)) != "__class__") continue;
+    if (!locals_[i] || !PyCell_Check(locals_[i].get())) break;
+    if (!PyCell_GET(locals_[i].get())) raise_python(PyExc_RuntimeError, "super(): empty __class__ cell");
     load_deref(i);
     PyRef type = pop();
     // A parameter that an inner function uses lives in a cell.
-    PyCell_Check(locals_[0].get()) ? load_deref(0) : load_fast(0);
+    if (PyCell_Check(locals_[0].get())) {
+      if (!PyCell_GET(locals_[0].get())) raise_python(PyExc_RuntimeError, "super(): arg[0] deleted");
+      load_deref(0);
+    } else {
+      load_fast(0);
+    }
     PyRef self = pop();
-    if (!self) break;
     PyRef made = checked(
         PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PySuper_Type), type.get(), self.get(), nullptr));
     return capture_.made(std::move(made));
   }
-  raise_python(PyExc_RuntimeError, "super(): no arguments");
+  raise_python(PyExc_RuntimeError, "super(): __class__ cell not found");
 }
 
 void FrameInterpreter::call_function_ex(int arg) {

@@ -3,6 +3,7 @@
 
 #include "capture/callables.h"
 #include "capture/frame_interpreter.h"
+#include "python/constants.h"
 #include "python/errors.h"
 
 namespace firesteel::capture {
@@ -30,6 +31,14 @@ void FrameInterpreter::match_keys(int) {
   PyObject *keys = top().get(), *subject = top(2).get();
   if (!capture_.concrete && !PyDict_CheckExact(subject))
     capture_.stop(BreakReason::Value, fmt::format("a {} is matched by its keys", Py_TYPE(subject)->tp_name));
+  PyRef distinct = checked(PySet_New(nullptr));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keys, i);
+    const int again = PySet_Contains(distinct.get(), key);
+    python::check(again >= 0);
+    if (again) raise_python(PyExc_ValueError, fmt::format("mapping pattern checks duplicate key ({})", python::spell(key)));
+    python::check(PySet_Add(distinct.get(), key) == 0);
+  }
   PyRef values = checked(PyTuple_New(PyTuple_GET_SIZE(keys)));
   PyRef get = capture_.concrete ? checked(PyObject_GetAttrString(subject, "get")) : PyRef();
   PyRef missing = checked(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
@@ -61,7 +70,16 @@ void FrameInterpreter::match_class(int arg) {
     return;
   }
   PyRef values = checked(PyList_New(0));
+  PyRef seen = checked(PySet_New(nullptr));
   auto add = [&](PyObject* attribute) {
+    const int again = PySet_Contains(seen.get(), attribute);
+    python::check(again >= 0);
+    if (again) {
+      raise_python(PyExc_TypeError, fmt::format("{}() got multiple sub-patterns for attribute '{}'",
+                                                reinterpret_cast<PyTypeObject*>(type.get())->tp_name,
+                                                python::text_of(attribute)));
+    }
+    python::check(PySet_Add(seen.get(), attribute) == 0);
     PyRef value;
     if (capture_.concrete) {
       value = PyRef::steal(PyObject_GetAttr(subject.get(), attribute));
@@ -76,6 +94,11 @@ void FrameInterpreter::match_class(int arg) {
   };
   if (arg > 0) {
     PyRef places = python::attribute(type.get(), "__match_args__");
+    if (places && !PyTuple_CheckExact(places.get())) {
+      raise_python(PyExc_TypeError, fmt::format("{}.__match_args__ must be a tuple (got {})",
+                                                reinterpret_cast<PyTypeObject*>(type.get())->tp_name,
+                                                Py_TYPE(places.get())->tp_name));
+    }
     // int, str, list and the like match themselves by their first place.
     const bool itself = !places && (reinterpret_cast<PyTypeObject*>(type.get())->tp_flags & _Py_TPFLAGS_MATCH_SELF);
     const Py_ssize_t allowed = itself ? 1 : places ? PyTuple_GET_SIZE(places.get()) : 0;
@@ -86,6 +109,11 @@ void FrameInterpreter::match_class(int arg) {
     }
     if (itself) python::check(PyList_Append(values.get(), subject.get()) == 0);
     for (int i = 0; !itself && i < arg; ++i) {
+      PyObject* place = PyTuple_GET_ITEM(places.get(), i);
+      if (!PyUnicode_CheckExact(place)) {
+        raise_python(PyExc_TypeError,
+                     fmt::format("__match_args__ elements must be strings (got {})", Py_TYPE(place)->tp_name));
+      }
       if (!add(PyTuple_GET_ITEM(places.get(), i))) {
         push(PyRef::borrow(Py_None));
         return;
