@@ -159,7 +159,7 @@ def test_eight_threads(backend, capsys):
 
     def change():
         i = 0
-        while not done.is_set():
+        while not done.wait(0.0002):  # as often as it goes without keeping the others from running
             i += 1
             settings.scale = i % 3
             settings.items.append(i) if i % 4 else settings.items.clear()
