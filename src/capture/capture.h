@@ -156,6 +156,7 @@ class Capture {
   std::set<std::tuple<GuardKind, const Source*, PyObject*>> guarded_;
   std::unordered_map<PyTypeObject*, std::shared_ptr<guards::ClassAttributes>> classes_;
   std::vector<PyRef> held_;
+  int nesting_ = 0;
 };
 
 // While one lives, Python that C code runs is not interpreted.

@@ -249,8 +249,22 @@ void Capture::consult(PyObject* given) {
   }
 }
 
+namespace {
+
+// A list that holds itself has no end.
+constexpr int kDeepestNest = 100;
+struct Nesting {
+  explicit Nesting(int& depth) : depth(depth) { ++depth; }
+  ~Nesting() { --depth; }
+  int& depth;
+};
+
+}  // namespace
+
 bool Capture::is_deep_constant(PyObject* value) {
   if (is_guardable_constant(value)) return true;
+  Nesting nesting(nesting_);
+  if (nesting_ > kDeepestNest) return false;
   if (PyType_Check(value)) {
     if (const Source* source = source_of(value)) admit(value, source);  // by its identity
     return true;
@@ -283,6 +297,8 @@ bool Capture::is_deep_constant(PyObject* value) {
 }
 
 PyRef Capture::substitute(PyObject* value) {
+  Nesting nesting(nesting_);
+  if (nesting_ > kDeepestNest) stop(BreakReason::Value, "a container that holds itself");
   if (python::is_tensor(value)) return adopt(PyRef::borrow(value));
   if (is_sequence(value)) {
     consult(value);

@@ -72,7 +72,11 @@ int32_t RecipeMaker::of(PyObject* value) {
   if (is_guardable_constant(value)) return constant(value);
   if (const Source* source = capture_.source_of(value)) return is_fixed(value) ? constant(value) : load(source);
   if (is_fixed(value)) return constant(value);
-  return made_inside(value);
+  // What is known by its parts alone must not hold itself.
+  if (!open_.insert(value).second) throw NoRecipe{PyRef::borrow(value), "a container that holds itself"};
+  const int32_t made = made_inside(value);
+  open_.erase(value);
+  return made;
 }
 
 int32_t RecipeMaker::tensor(PyObject* value) {

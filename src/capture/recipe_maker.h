@@ -2,6 +2,7 @@
 #pragma once
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "capture/capture.h"
 #include "capture/recipe.h"
@@ -51,6 +52,7 @@ class RecipeMaker {
   std::unordered_map<PyObject*, int32_t> outputs_;
   std::vector<PyRef> tensors_;
   std::vector<PyRef> held_;
+  std::unordered_set<PyObject*> open_;  // being described right now
 };
 
 }  // namespace firesteel::capture
