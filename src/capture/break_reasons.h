@@ -57,7 +57,7 @@ namespace firesteel::capture {
   X(Limit, "FS-RECOMPILE-LIMIT", "`{}` was compiled as often as is allowed", "each compilation costs time and memory", \
     "see the warning for the guard that kept failing")                                                                 \
   X(Python, "FS-PYTHON", "Python {} is not captured yet", "each CPython version has frames of its own",                \
-    "use Python 3.11")                                                                                                 \
+    "use Python 3.11 or 3.12")                                                                                         \
   X(Import, "FS-IMPORT", "the module {} is imported here for the first time", "its code runs once, as it is",         \
     "import it before the call")                                                                                       \
   X(Interrupt, "FS-INTERRUPT", "the capture was interrupted{}", "the interrupt is passed on", "")                      \

@@ -42,8 +42,7 @@ FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFra
     for (int i = 0; i < locals + depth; ++i) Py_CLEAR(given[i]);
     fs_frame_set_depth(frame, 0);
   }
-  python::check(Py_EnterRecursiveCall(" while capturing a function") == 0);
-  fs_frame_link(state, frame, &link_);
+  python::check(fs_frame_link(state, frame, &link_) == 0);
   ++capture_.depth;
   if (!capture_.concrete) remember_closure();
 }
@@ -55,7 +54,6 @@ FrameInterpreter::~FrameInterpreter() {
   locals_.clear();
   --capture_.depth;
   fs_frame_unlink(state_, frame_, &link_);
-  Py_LeaveRecursiveCall();
 }
 
 // Variables of outer functions are reached through the function's own closure: a function of the same code that was

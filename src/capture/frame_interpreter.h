@@ -85,6 +85,9 @@ class FrameInterpreter {
   PyRef binary(int operation, PyObject* left, PyObject* right);
   PyRef unpacked(PyObject* value);
   PyRef make_super();
+  // The top's attribute in its place; for a call, two places: the method and its self, or nothing and the callable.
+  void push_attribute(PyObject* name);
+  void push_method(PyObject* name);
   void serve_interrupts();
   PyRef globals_dict(const Source*& source);
   PyRef load_name(PyObject* wanted);

@@ -18,30 +18,8 @@ void FrameInterpreter::jump_backward(int arg) {
 
 void FrameInterpreter::pop_jump_forward_if_true(int arg) { jump_if(is_true(capture_, pop().get()), arg); }
 void FrameInterpreter::pop_jump_forward_if_false(int arg) { jump_if(!is_true(capture_, pop().get()), arg); }
-void FrameInterpreter::pop_jump_backward_if_true(int arg) {
-  serve_interrupts();
-  jump_if(is_true(capture_, pop().get()), -arg);
-}
-void FrameInterpreter::pop_jump_backward_if_false(int arg) {
-  serve_interrupts();
-  jump_if(!is_true(capture_, pop().get()), -arg);
-}
 void FrameInterpreter::pop_jump_forward_if_none(int arg) { jump_if(pop().get() == Py_None, arg); }
 void FrameInterpreter::pop_jump_forward_if_not_none(int arg) { jump_if(pop().get() != Py_None, arg); }
-void FrameInterpreter::pop_jump_backward_if_none(int arg) { jump_if(pop().get() == Py_None, -arg); }
-void FrameInterpreter::pop_jump_backward_if_not_none(int arg) { jump_if(pop().get() != Py_None, -arg); }
-
-void FrameInterpreter::jump_if_true_or_pop(int arg) {
-  const bool jumps = is_true(capture_, top().get());
-  jump_if(jumps, arg);
-  if (!jumps) pop();
-}
-
-void FrameInterpreter::jump_if_false_or_pop(int arg) {
-  const bool jumps = !is_true(capture_, top().get());
-  jump_if(jumps, arg);
-  if (!jumps) pop();
-}
 
 void FrameInterpreter::get_iter(int) {
   PyRef value = pop();
@@ -58,7 +36,7 @@ void FrameInterpreter::for_iter(int arg) {
     return;
   }
   pop();
-  next_ += arg;
+  next_ += arg + kForIterSkips;
 }
 
 void FrameInterpreter::kw_names(int arg) { keywords_ = PyRef::borrow(PyTuple_GET_ITEM(code_->co_consts, arg)); }

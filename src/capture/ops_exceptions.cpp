@@ -135,7 +135,7 @@ void FrameInterpreter::send(int arg) {
   if (status == PYGEN_ERROR) python::throw_python_error();
   result = capture_.adopt(std::move(result));
   if (status == PYGEN_RETURN) {
-    pop();
+    if (!kSendKeepsReceiver) pop();
     next_ += arg;
   }
   push(std::move(result));

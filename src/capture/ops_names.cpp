@@ -161,15 +161,15 @@ void FrameInterpreter::delete_deref(int arg) {
   python::check(PyCell_Set(locals_[arg].get(), nullptr) == 0);
 }
 
-void FrameInterpreter::load_attr(int arg) {
+void FrameInterpreter::push_attribute(PyObject* name) {
   PyRef object = pop();
-  push(load_attribute(capture_, object.get(), name(arg)));
+  push(load_attribute(capture_, object.get(), name));
 }
 
-void FrameInterpreter::load_method_(int arg) {
+void FrameInterpreter::push_method(PyObject* name) {
   PyRef object = pop();
   bool takes_self = false;
-  PyRef found = load_method(capture_, object.get(), name(arg), takes_self);
+  PyRef found = load_method(capture_, object.get(), name, takes_self);
   if (!takes_self) {
     push({});
     push(std::move(found));

@@ -120,6 +120,7 @@ void FrameInterpreter::delete_subscr(int) {
 }
 
 void FrameInterpreter::compare_op(int arg) {
+  arg >>= kCompareShift;
   PyRef right = pop(), left = pop();
   if (capture_.concrete) {
     push(checked(PyObject_RichCompare(left.get(), right.get(), arg)));

@@ -279,10 +279,11 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
     // Up to the instruction that breaks, and over it.
     ++counters().breaks[static_cast<size_t>(segment->broken->reason)];
     std::optional<Break> unknown;
+    Ending ending = Ending::Stopped;
+    PyRef result;
     {
       RegionScope inside(this);
       FrameInterpreter interpreter(concrete, state, frame);
-      Ending ending = Ending::Stopped;
       try {
         if (interpreter.next() != segment->end) ending = interpreter.run_to(segment->end);
         if (ending == Ending::Stopped) ending = interpreter.run_one();
@@ -291,9 +292,10 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         interpreter.go_back();
       }
       interpreter.store();
-      if (ending == Ending::Returned) return fs_frame_finish(state, frame, interpreter.take_result().release());
-      if (ending == Ending::Raised) return fs_frame_finish(state, frame, nullptr);
+      result = interpreter.take_result();
     }
+    if (ending == Ending::Returned) return fs_frame_finish(state, frame, result.release());
+    if (ending == Ending::Raised) return fs_frame_finish(state, frame, nullptr);
     if (unknown) return run_on(state, frame, unknown->reason);
     segment = nullptr;
   }

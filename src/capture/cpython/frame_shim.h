@@ -29,8 +29,8 @@ int fs_frame_is_fresh(PyThreadState* state, FsFrame* frame);
 int fs_is_monitored(PyThreadState* state);
 
 /* Puts the frame on the thread's stack of frames, so that tracebacks and line numbers see it, and takes it off again.
- */
-void fs_frame_link(PyThreadState* state, FsFrame* frame, FsLink* link);
+ * -1 with a RecursionError where that stack is too deep. */
+int fs_frame_link(PyThreadState* state, FsFrame* frame, FsLink* link);
 void fs_frame_unlink(PyThreadState* state, FsFrame* frame, FsLink* link);
 /* The instruction (in code units) that runs now; the next one to run of a frame that does not. */
 void fs_frame_set_instruction(FsFrame* frame, int index);

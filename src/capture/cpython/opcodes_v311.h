@@ -2,6 +2,14 @@
 // handler of the first.
 #pragma once
 
+namespace firesteel::capture {
+
+constexpr int kCompareShift = 0;            // COMPARE_OP's argument is the operation
+constexpr int kForIterSkips = 0;            // FOR_ITER jumps to its target
+constexpr bool kSendKeepsReceiver = false;  // SEND drops an iterator that is at its end
+
+}  // namespace firesteel::capture
+
 #define FIRESTEEL_HANDLERS(X)                                     \
   X(NOP, nop)                                                     \
   X(RESUME, resume)                                               \

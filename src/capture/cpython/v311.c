@@ -27,7 +27,8 @@ int fs_frame_is_fresh(PyThreadState* state, FsFrame* frame) {
          frame->stacktop == frame->f_code->co_nlocalsplus && !fs_is_monitored(state);
 }
 
-void fs_frame_link(PyThreadState* state, FsFrame* frame, FsLink* link) {
+int fs_frame_link(PyThreadState* state, FsFrame* frame, FsLink* link) {
+  if (Py_EnterRecursiveCall(" while capturing a function")) return -1;
   _PyCFrame* own = (_PyCFrame*)link;
   own->use_tracing = state->cframe->use_tracing;
   own->previous = state->cframe;
@@ -35,6 +36,7 @@ void fs_frame_link(PyThreadState* state, FsFrame* frame, FsLink* link) {
   frame->previous = state->cframe->current_frame;
   frame->is_entry = true;
   state->cframe = own;
+  return 0;
 }
 
 void fs_frame_unlink(PyThreadState* state, FsFrame* frame, FsLink* link) {
@@ -42,6 +44,7 @@ void fs_frame_unlink(PyThreadState* state, FsFrame* frame, FsLink* link) {
   state->cframe = own->previous;
   /* Tracing may have been switched on while the frame ran. */
   state->cframe->use_tracing = own->use_tracing;
+  Py_LeaveRecursiveCall();
 }
 
 void fs_frame_set_instruction(FsFrame* frame, int index) { frame->prev_instr = _PyCode_CODE(frame->f_code) + index; }
