@@ -1,5 +1,6 @@
-/* Frames of CPython 3.12. Unlike 3.11's they are cleared by whoever runs them, and no function that does so is exported:
- * a frame that ran elsewhere is ended by CPython's own interpreter, for which one last instruction is left to run. */
+/* Frames of CPython 3.12. Unlike 3.11's they are cleared by whoever runs them, and no function that does so is
+ * exported: a frame that ran elsewhere is ended by CPython's own interpreter, for which one last instruction is left to
+ * run. */
 #define Py_BUILD_CORE 1
 #include "capture/cpython/frame_shim.h"
 
@@ -35,8 +36,7 @@ int fs_is_monitored(PyThreadState* state) {
 }
 
 static int is_code_monitored(PyCodeObject* code) {
-  return code->_co_monitoring &&
-         has_tools(code->_co_monitoring->local_monitors.tools, _PY_MONITORING_LOCAL_EVENTS);
+  return code->_co_monitoring && has_tools(code->_co_monitoring->local_monitors.tools, _PY_MONITORING_LOCAL_EVENTS);
 }
 
 int fs_frame_is_fresh(PyThreadState* state, FsFrame* frame) {
