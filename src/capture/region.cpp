@@ -291,7 +291,7 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         unknown = found;  // an instruction that only CPython knows
         interpreter.go_back();
       }
-      interpreter.store();
+      if (ending == Ending::Stopped) interpreter.store();  // one that ended stays where it was
       result = interpreter.take_result();
     }
     if (ending == Ending::Returned) return fs_frame_finish(state, frame, result.release());

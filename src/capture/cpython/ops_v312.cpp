@@ -1,9 +1,9 @@
 // Instructions that only CPython 3.12 has, or has in this form.
-#include <internal/pycore_intrinsics.h>
-
 #include "capture/callables.h"
 #include "capture/frame_interpreter.h"
 #include "python/errors.h"
+
+#include <internal/pycore_intrinsics.h>  // after Python.h
 
 namespace firesteel::capture {
 
