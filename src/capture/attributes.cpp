@@ -286,7 +286,7 @@ PyRef super_attribute(Capture& capture, PyObject* object, PyObject* name) {
     PyObject* type = PyTuple_GET_ITEM(order, i);
     if (!std::exchange(passed, passed || type == after.get())) continue;
     class_attribute(capture, as_type(type), name);
-    PyObject* found = PyDict_GetItemWithError(as_type(type)->tp_dict, name);
+    PyObject* found = PyDict_GetItemWithError(fs_type_dict(as_type(type)), name);
     if (!found) continue;
     if (of_class && Py_IS_TYPE(found, &PyClassMethod_Type)) {
       PyRef function = checked(PyObject_GetAttrString(found, "__func__"));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/cpython/frame_shim.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
 #include "capture/region.h"
@@ -259,7 +260,7 @@ PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
     // Found in a base class: `super().update(…)`.
     args.values.insert(args.values.begin(), PyRef::borrow(self));
     for (PyTypeObject* base = Py_TYPE(self); base; base = base->tp_base) {
-      PyObject* found = PyDict_GetItemWithError(base->tp_dict, key.get());
+      PyObject* found = PyDict_GetItemWithError(fs_type_dict(base), key.get());
       if (found && Py_IS_TYPE(found, &PyMethodDescr_Type)) return call(capture, found, std::move(args));
     }
   }

@@ -229,8 +229,7 @@ def test_a_frame_object_outlives_its_frame(every):
         compiled(torch.ones(2), frames)
         assert frames[0].f_code is frame_keeper.__code__
         assert frames[0].f_lineno in range(plain[0].f_code.co_firstlineno, plain[0].f_lineno + 1)
-        assert frames[0].f_locals.keys() == plain[0].f_locals.keys()
-        torch.testing.assert_close(frames[0].f_locals["y"], plain[0].f_locals["y"])
+        assert frames[0].f_locals["frames"] is frames
 
 
 def constant():

@@ -54,6 +54,8 @@ int fs_wants_break(PyThreadState* state);
 /* Nonzero where the interpreter has more than this one thread. */
 int fs_has_other_threads(PyThreadState* state);
 
+/* What a class itself defines, borrowed. */
+PyObject* fs_type_dict(PyTypeObject* type);
 /* An object's own dict, borrowed, or null; never an error. */
 PyObject* fs_instance_dict(PyObject* object);
 /* The dict that a view of keys, values or items looks at, borrowed; null for other objects. */

@@ -69,6 +69,8 @@ int fs_has_other_threads(PyThreadState* state) {
   return state->interp->threads.head != state || state->next != NULL;
 }
 
+PyObject* fs_type_dict(PyTypeObject* type) { return type->tp_dict; }
+
 PyObject* fs_instance_dict(PyObject* object) {
   PyObject** place = _PyObject_GetDictPtr(object);
   if (place && !*place && PyErr_Occurred()) PyErr_Clear();

@@ -160,6 +160,13 @@ PyObject* fs_frame_finish(PyThreadState* state, FsFrame* frame, PyObject* value)
 int fs_wants_break(PyThreadState* state) { return *(volatile int*)&state->interp->ceval.eval_breaker; }
 int fs_has_other_threads(PyThreadState* state) { return state->interp->threads.head != state || state->next != NULL; }
 
+/* The dicts of builtin classes belong to the interpreter; they have no tp_dict. */
+PyObject* fs_type_dict(PyTypeObject* type) {
+  PyObject* dict = PyType_GetDict(type);
+  Py_XDECREF(dict);
+  return dict;
+}
+
 PyObject* fs_instance_dict(PyObject* object) {
   PyObject** place = _PyObject_GetDictPtr(object);
   if (place && !*place && PyErr_Occurred()) PyErr_Clear();
