@@ -117,11 +117,17 @@ void FrameInterpreter::make_function(int arg) {
   PyRef code = pop();
   PyRef made = checked(PyFunction_New(code.get(), fs_frame_globals(frame_)));
   auto* function = reinterpret_cast<PyFunctionObject*>(made.get());
-  // A new function has none of these.
-  if (arg & 8) function->func_closure = pop().release();
-  if (arg & 4) function->func_annotations = pop().release();
-  if (arg & 2) function->func_kwdefaults = pop().release();
-  if (arg & 1) function->func_defaults = pop().release();
+  // A new function has none of these. They may have been made by an earlier piece of the function, and nobody looks at
+  // them again by a path of its own.
+  auto part = [this] {
+    PyRef value = pop();
+    capture_.consult(value.get());
+    return value.release();
+  };
+  if (arg & 8) function->func_closure = part();
+  if (arg & 4) function->func_annotations = part();
+  if (arg & 2) function->func_kwdefaults = part();
+  if (arg & 1) function->func_defaults = part();
   push(capture_.made(std::move(made)));
 }
 
