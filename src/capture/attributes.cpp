@@ -403,7 +403,7 @@ PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name) {
 }
 
 bool is_python_class(PyTypeObject* type) {
-  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  if (is_c_class(type)) return false;
   // All classes made by a class statement are taken down by one function of CPython's.
   static const destructor of_python = [] {
     PyRef abc = checked(PyImport_ImportModule("abc"));
@@ -439,7 +439,7 @@ PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
   const bool plain = is_guardable_constant(object) || has_container_methods(Py_TYPE(object)) ||
                      PyCFunction_Check(object) || Py_IS_TYPE(object, &PyMethodDescr_Type) || PyCode_Check(object) ||
                      is_own_callable(object);
-  if (plain || (capture.is_made(object) && !(Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE))) {
+  if (plain || (capture.is_made(object) && is_c_class(Py_TYPE(object)))) {
     PyRef value = PyRef::steal(PyObject_GetAttr(object, name));
     if (!value) {
       if (capture.broken || !PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();

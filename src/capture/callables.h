@@ -94,6 +94,10 @@ void watch_comparison(Capture& capture, PyObject* value, const char* operation);
 void watch_hash(Capture& capture, PyObject* value);
 void watch_text(Capture& capture, PyObject* value);
 
+// True for classes written in C that nobody can change; CPython 3.12 has many of them on the heap, as a deque's.
+inline bool is_c_class(PyTypeObject* type) {
+  return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
+}
 // True for classes written in Python whose objects are plain Python objects, or subclasses of known containers.
 bool is_python_class(PyTypeObject* type);
 

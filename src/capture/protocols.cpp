@@ -69,7 +69,7 @@ Py_ssize_t length_of(Capture& capture, PyObject* object) {
     } else if (!is_python_class(Py_TYPE(object)) && capture.source_of(object)) {
       capture.stop(BreakReason::Value, fmt::format("the length of a {}", Py_TYPE(object)->tp_name));
     }
-    if (Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) watch_operator(capture, object, "len");
+    if (!is_c_class(Py_TYPE(object))) watch_operator(capture, object, "len");
   }
   const Py_ssize_t length = PyObject_Length(object);
   if (length < 0) python::throw_python_error();
@@ -135,7 +135,7 @@ PyRef get_iterator(Capture& capture, PyObject* value) {
   if (python::is_tensor(value)) return get_iterator(capture, unbind(capture, value).get());
   PyTypeObject* type = Py_TYPE(value);
   static PyObject* iter_name = interned("__iter__").release();
-  PyObject* method = type->tp_flags & Py_TPFLAGS_HEAPTYPE ? _PyType_Lookup(type, iter_name) : nullptr;
+  PyObject* method = !is_c_class(type) ? _PyType_Lookup(type, iter_name) : nullptr;
   if (method && PyFunction_Check(method)) return call_special(capture, value, "__iter__");
   if (PyObject* dict = fs_view_dict(value)) {
     capture.consult(dict);
@@ -143,7 +143,7 @@ PyRef get_iterator(Capture& capture, PyObject* value) {
   }
   const bool known = is_guardable_constant(value) || PyList_Check(value) || PyTuple_Check(value) ||
                      PyDict_Check(value) || PyAnySet_Check(value) || is_view(value) || PyRange_Check(value) ||
-                     (capture.is_made(value) && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE));
+                     (capture.is_made(value) && is_c_class(type));
   if (known) {
     if (method) capture.guard_class_attribute(type, iter_name, method);
     capture.consult(value);
@@ -184,7 +184,7 @@ PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
   const Source* source = capture.source_of(object);
   PyTypeObject* type = Py_TYPE(object);
   static PyObject* getitem_name = interned("__getitem__").release();
-  PyObject* method = type->tp_flags & Py_TPFLAGS_HEAPTYPE ? _PyType_Lookup(type, getitem_name) : nullptr;
+  PyObject* method = !is_c_class(type) ? _PyType_Lookup(type, getitem_name) : nullptr;
   if (method && PyFunction_Check(method)) return call_special(capture, object, "__getitem__", {PyRef::borrow(key)});
   if (method) capture.guard_class_attribute(type, getitem_name, method);
   if (PyTuple_Check(object) || PyList_Check(object)) {
@@ -244,7 +244,7 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
   }
   PyTypeObject* type = Py_TYPE(object);
   const char* method_name = value ? "__setitem__" : "__delitem__";
-  PyObject* method = type->tp_flags & Py_TPFLAGS_HEAPTYPE ? _PyType_Lookup(type, interned(method_name).get()) : nullptr;
+  PyObject* method = !is_c_class(type) ? _PyType_Lookup(type, interned(method_name).get()) : nullptr;
   if (method && PyFunction_Check(method)) {
     std::vector<PyRef> args = {PyRef::borrow(key)};
     if (value) args.push_back(PyRef::borrow(value));

@@ -3,6 +3,7 @@
 
 #include <Python.h>
 
+#include "capture/callables.h"
 #include "capture/journal.h"
 #include "python/errors.h"
 
@@ -120,7 +121,7 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
       const bool filled_later = !contents || PyDict_Check(contents.get()) || PyList_Check(contents.get()) ||
                                 PySet_Check(contents.get());
       PyTypeObject* base = type;
-      while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) base = base->tp_base;
+      while (!is_c_class(base)) base = base->tp_base;
       PyRef args = filled_later ? none : checked(PyTuple_Pack(1, contents.get()));
       PyRef object = made_[index] = checked(base->tp_new(type, args.get(), nullptr));
       if (contents && filled_later) {

@@ -50,14 +50,14 @@ void watch_nested(Capture& capture, PyObject* value, const std::vector<std::stri
   }
   if (is_container(value) && depth < kDeepest) {
     each_item(capture, value, [&](PyObject* item) { watch_nested(capture, item, methods, what, depth + 1); });
-    if (!(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return;
+    if (is_c_class(Py_TYPE(value))) return;
   }
   if (PyObject* dict = fs_view_dict(value)) return capture.consult(dict);
   if (is_python_class(Py_TYPE(value)) || PyExceptionInstance_Check(value)) {
     for (const std::string& method : methods) watch_class(capture, Py_TYPE(value), method);
     return;
   }
-  if (capture.is_made(value) && !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return;
+  if (capture.is_made(value) && is_c_class(Py_TYPE(value))) return;
   capture.stop(BreakReason::Value, fmt::format("{} of a {}", what, Py_TYPE(value)->tp_name));
 }
 
@@ -69,7 +69,7 @@ void watch_operator(Capture& capture, PyObject* value, const char* operation) {
   if (name.back() == '_') name.pop_back();  // and_, or_
   if (is_container(value)) {
     capture.consult(value);
-    if (!(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return;
+    if (is_c_class(Py_TYPE(value))) return;
   }
   std::vector<std::string> methods = {fmt::format("__{}__", name), fmt::format("__r{}__", name)};
   if (name.size() > 2 && name[0] == 'i' && name != "invert") methods.push_back(fmt::format("__{}__", name.substr(1)));
