@@ -35,7 +35,7 @@ bool hashes_by_python(PyObject* key) {
 }
 
 PyTypeObject* c_base(PyTypeObject* type) {
-  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  while (!is_c_class(type)) type = type->tp_base;
   return type;
 }
 
@@ -166,7 +166,7 @@ int32_t RecipeMaker::instance(PyObject* value) {
       if (!(owner->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
       Py_ssize_t position = 0;
       PyObject *key = nullptr, *member = nullptr;
-      while (PyDict_Next(owner->tp_dict, &position, &key, &member)) {
+      while (PyDict_Next(fs_type_dict(owner), &position, &key, &member)) {
         if (!Py_IS_TYPE(member, &PyMemberDescr_Type)) continue;
         if (reinterpret_cast<PyMemberDescrObject*>(member)->d_member->type != T_OBJECT_EX) continue;
         PyObject* held = slot_value(value, member);
@@ -255,7 +255,7 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
     if (traceback) throw NoRecipe{PyRef::borrow(value), "an exception that was raised"};
     return reduced(value);
   }
-  if (is_deque(value) && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+  if (is_deque(value) && is_c_class(type)) {
     PyRef items = checked(PySequence_List(value));
     PyRef limit = checked(PyObject_GetAttrString(value, "maxlen"));
     held_.push_back(items);
@@ -284,7 +284,7 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
                             std::string_view(type->tp_name).find("odict_") != std::string_view::npos ||
                             std::string_view(type->tp_name).find("set_iterator") != std::string_view::npos;
   if (PyGen_Check(value) || steps_a_dict) throw NoRecipe{PyRef::borrow(value), type->tp_name};
-  if (PyIter_Check(value) && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return reduced(value);
+  if (PyIter_Check(value) && is_c_class(type)) return reduced(value);
   if (std::string_view(type->tp_name) == "functools.partial") return reduced(value);
   if (is_python_class(type)) {
     if (is_nn_module(value)) throw NoRecipe{PyRef::borrow(value), "a module"};
