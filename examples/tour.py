@@ -150,6 +150,36 @@ def compile_a_function():
     )
 
 
+def logged(x, log):
+    hidden = x.sin() * 2
+    log.append(hidden.mean().item())
+    return hidden.cos()
+
+
+@stop("What became of a function")
+def explain_a_function():
+    """firesteel.explain runs a function once, compiled, and tells its graphs, its graph breaks and what to do."""
+    show_source(logged)
+    log = []
+    found = firesteel.explain(logged)(torch.randn(8), log)
+    show(found)
+    return f"{len(found.graphs)} graphs around {len(found.breaks)} break; the list holds {len(log)} number"
+
+
+@stop("A backend of your own")
+def own_backend():
+    """A backend may be any function: it gets each graph as an fx GraphModule and returns what runs it."""
+    seen = []
+
+    def backend(graph_module, example_inputs):
+        seen.append(graph_module)
+        return graph_module.forward
+
+    firesteel.compile(mlp, backend=backend)(*mlp_inputs())
+    show(seen[0].code.strip())
+    return f"called {len(seen)} time, with {len(list(seen[0].graph.nodes))} nodes"
+
+
 @stop("Native code")
 def native_code():
     """With native=True pointwise operators are fused into vector kernels, where Firesteel was built with LLVM."""

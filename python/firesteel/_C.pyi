@@ -167,7 +167,9 @@ def reset_native_counters() -> None: ...
 class CompiledFunction:
     """What firesteel.compile gives back for a function."""
 
-    _callable: Callable[..., Any]
+    @property
+    def _callable(self) -> Callable[..., Any]:
+        """What was compiled."""
     def __call__(self, *args: object, **kwargs: object) -> Any: ...
 
 class NonstrictFunction:
@@ -179,6 +181,7 @@ class _CaptureCounters(TypedDict):
     captured: int
     hits: int
     misses: int
+    breaks: dict[str, int]
     fallbacks: dict[str, int]
 
 def counters() -> _CaptureCounters:
@@ -186,10 +189,59 @@ def counters() -> _CaptureCounters:
 
 def reset_counters() -> None: ...
 def _compile_function(
-    callable: Callable[..., Any], backend: str, fullgraph: bool, recompile_limit: int
+    callable: Callable[..., Any],
+    backend: str | Callable[[str], Any],
+    fullgraph: bool,
+    recompile_limit: int,
+    notes_recompiles: bool = False,
 ) -> CompiledFunction: ...
+def _backends() -> dict[str, str]:
+    """The built-in backends' names, and what they mean."""
+
 def _nonstrict_function(function: Callable[..., Any]) -> NonstrictFunction: ...
-def _entries(compiled: CompiledFunction) -> list[dict[str, Any]]:
+
+class _Break(TypedDict):
+    reason: str
+    message: str
+    why: str
+    remedy: str
+    place: str
+    inside: str
+    file: str
+    line: int
+
+# With a key that is a keyword.
+_Entry = TypedDict(
+    "_Entry",
+    {
+        "graph": str,
+        "aten": str,
+        "guards": list[str],
+        "reason": str | None,
+        "message": str | None,
+        "break": _Break | None,
+        "runs": bool,
+        "eager": bool,
+        "function": str,
+        "file": str,
+        "line": int,
+        "number": int,
+        "seconds": float,
+        "backend_seconds": float,
+    },
+)
+
+def _entries(compiled: CompiledFunction) -> list[_Entry]:
     """What a compiled function holds: graphs, guards, reasons."""
+
+def _recompiles(compiled: CompiledFunction) -> list[tuple[str, str]]:
+    """For each capture that an earlier one did not make needless: function, guard that failed.
+    Empty where compiled without notes_recompiles."""
+
+def _break_reasons() -> dict[str, tuple[str, str, str]]:
+    """By id: what happened, why it matters, what to do."""
+
+def _break_every(instructions: int) -> None:
+    """For tests: every piece ends after so many instructions; 0: not."""
 
 def _set_library_folders(folders: list[str]) -> None: ...

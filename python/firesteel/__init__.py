@@ -16,6 +16,13 @@ try:
 except ImportError as error:
     _platform.refuse_extension(error)
 
+from ._backends import (  # noqa: E402
+    BackendError,
+    get_default_backend,
+    list_backends,
+    register_backend,
+    set_default_backend,
+)
 from ._C import (  # noqa: E402
     CompiledFunction,
     DataDependentError,
@@ -44,7 +51,8 @@ from ._C import (  # noqa: E402
     trace,
     trace_counters,
 )
-from ._compile import compile, nonstrict_trace  # noqa: E402
+from ._compile import compile, compile_module_, nonstrict_trace  # noqa: E402
+from ._explain import Explanation, explain  # noqa: E402
 from ._platform import UnsupportedPlatformError  # noqa: E402
 from ._version import __version__  # noqa: E402
 
@@ -61,10 +69,12 @@ _C._set_library_folders(
 )
 
 __all__ = [
+    "BackendError",
     "CompiledFunction",
     "DataDependentError",
     "Error",
     "EscapedTensorError",
+    "Explanation",
     "Graph",
     "GraphBreakError",
     "GraphFormatError",
@@ -80,15 +90,21 @@ __all__ = [
     "Value",
     "__version__",
     "compile",
+    "compile_module_",
     "counters",
+    "explain",
+    "get_default_backend",
     "is_compiling",
     "is_traced",
+    "list_backends",
     "native_counters",
     "nonstrict_trace",
     "parse_graph",
+    "register_backend",
     "reset_counters",
     "reset_native_counters",
     "reset_trace_counters",
+    "set_default_backend",
     "trace",
     "trace_counters",
 ]

@@ -1,37 +1,135 @@
 """compile() and nonstrict_trace(): the forms a user may write them in, around the native callables."""
 
+import copyreg
+import dataclasses
 import functools
 import types
 
 import torch
 
-from . import _C
+from . import _C, _backends
+from ._compiled_module import CompiledModule, is_compiled_module
 
-DEFAULT_BACKEND = "aot_eager"
 RECOMPILE_LIMIT = 8
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+# What compile(options=...) may hold for a built-in backend.
+OPTIONS = ()
 
 
-def compile(model=None, *, backend=DEFAULT_BACKEND, fullgraph=False, recompile_limit=RECOMPILE_LIMIT):
-    """Compiles a function, method or module: `@compile`, `@compile(backend=...)`, or `compile(f)`."""
-    if model is None:
-        return functools.partial(compile, backend=backend, fullgraph=fullgraph, recompile_limit=recompile_limit)
-    if not callable(model):
-        raise TypeError(f"compile() needs a function, method or module, not {model!r}")
-    if not isinstance(backend, str):
-        raise TypeError(f"compile(backend=...) needs a name, not {backend!r}")
-    if isinstance(model, torch.nn.Module):
-        return CompiledModule(model, backend, fullgraph, recompile_limit)
-    if isinstance(model, _C.CompiledFunction):
-        return model
-    function = model
-    if not isinstance(model, (types.FunctionType, types.MethodType)):
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """All that compile() may be told, checked."""
 
-        def function(*args, **kwargs):
-            return model(*args, **kwargs)
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    backend: object = None
+    mode: str | None = None
+    options: dict | None = None
+    name: str | None = None
+    recompile_limit: int | None = None
+    isolate_recompiles: bool = False
+    shapes_spec: object = None
+    wait: bool = False
+    notes_recompiles: bool = False  # for explain()
 
-    compiled = _C._compile_function(function, backend, bool(fullgraph), recompile_limit)
-    functools.update_wrapper(compiled, model)
-    return compiled
+    def __post_init__(self):
+        for field in ("fullgraph", "isolate_recompiles", "wait"):
+            if not isinstance(getattr(self, field), bool):
+                raise TypeError(f"compile({field}=...) is True or False, not {getattr(self, field)!r}")
+        if not (self.dynamic is None or isinstance(self.dynamic, bool)):
+            raise TypeError(f"compile(dynamic=...) is True, False or None, not {self.dynamic!r}")
+        if not (self.name is None or isinstance(self.name, str)):
+            raise TypeError(f"compile(name=...) is text or None, not {self.name!r}")
+        self._check_limit()
+        if self.shapes_spec is not None:
+            raise NotImplementedError("compile(shapes_spec=...) is not supported yet; leave it None")
+        object.__setattr__(self, "backend", _backends.get_default_backend() if self.backend is None else self.backend)
+        self._check_mode_and_options(_backends.resolve(self.backend))
+
+    def _check_limit(self):
+        limit = self.recompile_limit
+        if limit is None:
+            return
+        if not isinstance(limit, int) or isinstance(limit, bool):
+            raise TypeError(f"compile(recompile_limit=...) is a number or None, not {limit!r}")
+        if limit < 1:
+            raise ValueError(f"compile(recompile_limit=...) is at least 1, not {limit}")
+
+    def _check_mode_and_options(self, backend):
+        if self.mode is not None and self.mode not in MODES:
+            raise ValueError(f"there is no mode {self.mode!r}; those there are: {', '.join(map(repr, MODES))}")
+        if self.options is None:
+            return
+        if not isinstance(self.options, dict):
+            raise TypeError(f"compile(options=...) is a dict, not {self.options!r}")
+        if self.mode is not None:
+            raise ValueError("compile() takes mode or options, not both: a mode stands for a set of options")
+        unknown = [key for key in self.options if key not in OPTIONS]
+        if isinstance(backend, str) and unknown:
+            known = ", ".join(map(repr, OPTIONS)) or "none yet"
+            raise ValueError(f'the backend "{self.backend}" has no option {unknown[0]!r}; those there are: {known}')
+
+    def native(self, function):
+        """The compiled function for a Python function or a method."""
+        backend = _backends.resolve(self.backend)
+        if not isinstance(backend, str):
+            backend = self._builder_of(backend)
+        limit = self.recompile_limit or RECOMPILE_LIMIT
+        return _C._compile_function(function, backend, self.fullgraph, limit, self.notes_recompiles)
+
+    def _builder_of(self, backend):
+        from . import _fx  # torch.fx is loaded for those who ask for it
+
+        keywords = {}
+        if self.mode not in (None, "default"):
+            keywords["mode"] = self.mode
+        if self.options:
+            keywords["options"] = self.options
+        return functools.partial(_fx.Builder, backend, keywords)
+
+
+def compile(
+    model=None,
+    *,
+    fullgraph=False,
+    dynamic=None,
+    backend=None,
+    mode=None,
+    options=None,
+    name=None,
+    disable=False,
+    recompile_limit=None,
+    isolate_recompiles=False,
+    shapes_spec=None,
+    wait=False,
+):
+    """Compiles a function, method or module: `@compile`, `@compile(backend=...)`, or `compile(f)`.
+
+    fullgraph: a graph break is an error. backend: a name of list_backends(), or a function `(graph_module,
+    example_inputs) -> callable`. disable: gives `model` back as it is. recompile_limit: how often one piece of code is
+    compiled before it runs eagerly. name: what explain() calls it. dynamic, mode, isolate_recompiles and wait are
+    checked, and have no effect yet; a backend that is a function gets mode and options as keywords.
+    """
+    asked = Options(
+        fullgraph, dynamic, backend, mode, options, name, recompile_limit, isolate_recompiles, shapes_spec, wait
+    )
+    if not isinstance(disable, bool):
+        raise TypeError(f"compile(disable=...) is True or False, not {disable!r}")
+    apply = _unchanged if disable else functools.partial(compile_with, asked)
+    return apply if model is None else apply(model)
+
+
+def compile_module_(module, **options):
+    """Compiles a module in place: its calls run compiled from now on. Takes compile()'s options; gives the module.
+
+    As `nn.Module.compile` does it: the module keeps its class and its names, and copies and pickles of it are plain.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"compile_module_() needs a module, not {module!r}")
+    module = module._orig_mod if is_compiled_module(module) else module
+    compiled = compile(module._call_impl, **options)
+    module._compiled_call_impl = None if options.get("disable") else compiled
+    return module
 
 
 def nonstrict_trace(traceable_fn):
@@ -43,53 +141,50 @@ def nonstrict_trace(traceable_fn):
     return functools.update_wrapper(_C._nonstrict_function(traceable_fn), traceable_fn)
 
 
-class CompiledModule:
-    """A module whose calls are compiled; everything else is the module's own."""
-
-    __slots__ = ("__weakref__", "_compiled", "_orig_mod")
-
-    def __init__(self, module, backend, fullgraph, recompile_limit):
-        object.__setattr__(self, "_orig_mod", module)
-        call = _C._compile_function(
-            types.MethodType(type(module).__call__, module), backend, bool(fullgraph), recompile_limit
+def compile_with(options, model):
+    """The compiled form of whatever compile() may be given."""
+    if isinstance(model, type):
+        raise TypeError(
+            f"compile() needs a function, method or module, not the class {model.__qualname__}; "
+            "compile an object of it, or decorate its methods"
         )
-        object.__setattr__(self, "_compiled", call)
+    if isinstance(model, (staticmethod, classmethod)):
+        return type(model)(compile_with(options, model.__func__))
+    if not callable(model):
+        raise TypeError(f"compile() needs a function, method or module, not {model!r}")
+    if isinstance(model, torch.nn.Module):
+        return CompiledModule.of(model, options)
+    if isinstance(model, _C.CompiledFunction):
+        model = model.__dict__.get("__wrapped__", model._callable)
+    compiled = options.native(model if _is_python(model) else _forwarder(model))
+    functools.update_wrapper(compiled, model)
+    compiled._options = options
+    return compiled
 
-    def __call__(self, *args, **kwargs):
-        return self._compiled(*args, **kwargs)
 
-    @property
-    def __class__(self):
-        return type(self._orig_mod)
+def _unchanged(model):
+    return model
 
-    def __getattr__(self, name):
-        return getattr(self._orig_mod, name)
 
-    def __setattr__(self, name, value):
-        setattr(self._orig_mod, name, value)
+def _is_python(model):
+    return isinstance(getattr(model, "__func__", model) if isinstance(model, types.MethodType) else model,
+                      types.FunctionType)  # fmt: skip
 
-    def __delattr__(self, name):
-        delattr(self._orig_mod, name)
 
-    def train(self, mode=True):
-        self._orig_mod.train(mode)
-        return self
+def _forwarder(model):
+    """A Python function around a partial, a builtin or any other callable."""
 
-    def eval(self):
-        self._orig_mod.eval()
-        return self
+    def call(*args, **kwargs):
+        return model(*args, **kwargs)
 
-    def __dir__(self):
-        return [*dir(self._orig_mod), "_orig_mod"]
+    return call
 
-    def __repr__(self):
-        return f"compiled {self._orig_mod!r}"
 
-    def __len__(self):
-        return len(self._orig_mod)
+def _reduce(compiled):
+    """A compiled function is copied and pickled as functions are; a compiled method goes with its object."""
+    if isinstance(compiled._callable, types.MethodType):
+        return compile_with, (compiled._options, compiled._callable)
+    return compiled.__qualname__
 
-    def __iter__(self):
-        return iter(self._orig_mod)
 
-    def __getitem__(self, index):
-        return self._orig_mod[index]
+copyreg.pickle(_C.CompiledFunction, _reduce)

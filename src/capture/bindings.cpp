@@ -17,17 +17,32 @@ namespace {
 
 nb::object give(PyRef object) { return nb::steal(object.release()); }
 
-nb::object compile_function(nb::handle callable, const std::string& backend, bool fullgraph, size_t recompile_limit) {
+// `backend`: a name of the table, or what gives a builder for each graph.
+nb::object compile_function(nb::handle callable, nb::object backend, bool fullgraph, size_t recompile_limit,
+                            bool notes_recompiles) {
   PyObject* function = PyMethod_Check(callable.ptr()) ? PyMethod_GET_FUNCTION(callable.ptr()) : callable.ptr();
   if (!PyFunction_Check(function)) {
     throw nb::type_error(fmt::format("a Python function is needed, not {}", python::spell(callable.ptr())).c_str());
   }
-  const std::optional<Backend> chosen = backend_named(backend);
-  if (!chosen) {
-    throw nb::value_error(
-        fmt::format("there is no backend \"{}\"; those there are: {}", backend, backend_names()).c_str());
+  BackendChoice choice{Backend::Callable, {}};
+  if (nb::isinstance<nb::str>(backend)) {
+    const std::optional<Backend> chosen = backend_named(nb::cast<std::string>(backend));
+    if (!chosen) {
+      throw nb::value_error(fmt::format("there is no backend {}", python::spell(backend.ptr())).c_str());
+    }
+    choice.kind = *chosen;
+  } else {
+    choice.compiler = PyRef::borrow(backend.ptr());
   }
-  return give(new_compiled_function(callable.ptr(), {*chosen, fullgraph, recompile_limit}));
+  return give(new_compiled_function(callable.ptr(), {std::move(choice), fullgraph, recompile_limit, notes_recompiles}));
+}
+
+nb::dict backends() {
+  nb::dict rows;
+  for (const auto& [name, what] : backend_rows()) {
+    rows[nb::str(name.data(), name.size())] = nb::str(what.data(), what.size());
+  }
+  return rows;
 }
 
 nb::dict counters_now() {
@@ -48,20 +63,64 @@ nb::dict counters_now() {
   return result;
 }
 
-nb::list entries(nb::handle compiled) {
+const Region& region_or_refuse(nb::handle compiled) {
   const Region* region = region_of(compiled.ptr());
   if (!region) throw nb::type_error("a compiled function is needed");
+  return *region;
+}
+
+nb::object shown(const std::optional<Break>& broken) {
+  if (!broken) return nb::none();
+  const BreakRow& words = row(broken->reason);
+  nb::dict result;
+  result["reason"] = words.id;
+  result["message"] = broken->what();
+  result["why"] = words.why;
+  result["remedy"] = words.next;
+  result["place"] = broken->place;
+  result["inside"] = broken->inside;
+  result["file"] = broken->file;
+  result["line"] = broken->line;
+  return result;
+}
+
+nb::list entries(nb::handle compiled) {
   nb::list result;
-  for (const auto& entry : region->segments()) {
-    nb::dict shown;
-    shown["graph"] = entry->graph_text;
-    shown["aten"] = entry->runner ? entry->runner->aten_text() : "";
-    shown["guards"] = entry->guards->describe();
-    shown["reason"] = entry->broken ? nb::cast(std::string(row(entry->broken->reason).id)) : nb::none();
-    shown["message"] = entry->broken ? nb::cast(entry->broken->message()) : nb::none();
-    result.append(shown);
+  for (const auto& entry : region_or_refuse(compiled).segments()) {
+    nb::dict shown_entry;
+    shown_entry["graph"] = entry->graph_text;
+    shown_entry["aten"] = entry->runner ? entry->runner->aten_text() : "";
+    shown_entry["guards"] = entry->guards->describe();
+    shown_entry["reason"] = entry->broken ? nb::cast(std::string(row(entry->broken->reason).id)) : nb::none();
+    shown_entry["message"] = entry->broken ? nb::cast(entry->broken->message()) : nb::none();
+    shown_entry["break"] = shown(entry->broken);
+    shown_entry["runs"] = entry->runner != nullptr;
+    shown_entry["eager"] = entry->kind == SegmentKind::Eager;
+    shown_entry["function"] = entry->function;
+    shown_entry["file"] = entry->file;
+    shown_entry["line"] = entry->line;
+    shown_entry["number"] = entry->number;
+    shown_entry["seconds"] = entry->seconds;
+    shown_entry["backend_seconds"] = entry->runner ? entry->runner->compile_seconds() : 0.0;
+    result.append(shown_entry);
   }
   return result;
+}
+
+nb::list recompiles(nb::handle compiled) {
+  nb::list result;
+  for (const Recompile& recompile : region_or_refuse(compiled).recompiles())
+    result.append(nb::make_tuple(recompile.function, recompile.guard));
+  return result;
+}
+
+nb::dict break_reasons() {
+  nb::dict rows;
+  for (size_t i = 0; i < Counters::kReasons; ++i) {
+    const BreakRow& words = row(static_cast<BreakReason>(i));
+    rows[words.id] = nb::make_tuple(words.what, words.why, words.next);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -69,11 +128,16 @@ nb::list entries(nb::handle compiled) {
 void bind_capture(nb::module_& module) {
   make_callable_types(module.ptr());
   module.def("_compile_function", &compile_function, nb::arg("callable"), nb::arg("backend"), nb::arg("fullgraph"),
-             nb::arg("recompile_limit"));
+             nb::arg("recompile_limit"), nb::arg("notes_recompiles") = false);
+  module.def("_backends", &backends, "The built-in backends' names, and what they mean.");
   module.def(
       "_nonstrict_function", [](nb::handle function) { return give(new_nonstrict_function(function.ptr())); },
       nb::arg("function"));
   module.def("_entries", &entries, nb::arg("compiled"), "What a compiled function holds: graphs, guards, reasons.");
+  module.def("_recompiles", &recompiles, nb::arg("compiled"),
+             "For each capture that an earlier one did not make needless: function, guard that failed. Empty where "
+             "compiled without notes_recompiles.");
+  module.def("_break_reasons", &break_reasons, "By id: what happened, why it matters, what to do.");
   module.def("counters", &counters_now,
              "What compiled functions have done: frames captured, calls served, missed, and run eagerly by reason.");
   module.def("_break_every", &force_breaks, nb::arg("instructions"),

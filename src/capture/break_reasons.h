@@ -81,6 +81,8 @@ struct Break {
   std::string detail;
   std::string place;   // the user's line, as an error shows it
   std::string inside;  // `forward (model.py:88) → embed (model.py:23)`
+  std::string file = {};
+  int line = 0;
 
   std::string what() const;     // the row's words with the detail
   std::string message() const;  // the whole text of a GraphBreakError

@@ -21,6 +21,8 @@ void add_place(Break& found) {
   const std::vector<python::UserLine> lines = python::user_lines(kFramesShown);
   if (lines.empty()) return;
   found.place = python::show(lines.front());
+  found.file = lines.front().file;
+  found.line = lines.front().line;
   for (size_t i = lines.size(); i-- > 1;) {
     const std::string file = std::filesystem::path(lines[i].file).filename().string();
     found.inside +=

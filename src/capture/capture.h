@@ -42,7 +42,8 @@ struct CallArgs {
 struct TorchCall {
   PyRef callable;
   Tree args, kwargs;
-  std::vector<std::vector<Py_ssize_t>> results;  // for each output: the way into the result, by index
+  // For each output the way into the result: by index, and ~index into a dict's values.
+  std::vector<std::vector<Py_ssize_t>> results;
 };
 
 class Capture {

@@ -99,8 +99,7 @@ Region::Bucket& Region::bucket(PyCodeObject* code, int next) {
   return found->second;
 }
 
-std::shared_ptr<Segment> Region::find_call(Bucket& bucket, PyObject* function, const CallValues& values,
-                                           Slots& slots) {
+std::shared_ptr<Segment> Region::find_call(Bucket& bucket, PyObject* function, const CallValues& values, Slots& slots) {
   const guards::Ambient ambient = guards::Ambient::current();
   for (size_t i = 0; i < bucket.segments.size(); ++i) {
     const Segment& segment = *bucket.segments[i];
@@ -117,7 +116,8 @@ std::shared_ptr<Segment> Region::find_piece(Bucket& bucket, PyObject* function, 
   for (size_t i = 0; i < bucket.segments.size(); ++i) {
     const Segment& segment = *bucket.segments[i];
     const bool unguarded = segment.kind == SegmentKind::Concrete;
-    if (!unguarded && (segment.ambient != ambient || !segment.matches(fs_frame_locals(frame), function, slots))) continue;
+    if (!unguarded && (segment.ambient != ambient || !segment.matches(fs_frame_locals(frame), function, slots)))
+      continue;
     if (i > 0) std::rotate(bucket.segments.begin(), bucket.segments.begin() + i, bucket.segments.begin() + i + 1);
     return bucket.segments.front();
   }
@@ -146,6 +146,11 @@ std::string Region::explain_miss(const Bucket& bucket, PyObject* function, const
   const int failed = segment.guards->run(values.raw, function, slots.data());
   if (failed == guards::GuardProgram::kPass) return "the inputs share memory in another way";
   return segment.guards->explain(failed, values.raw, function);
+}
+
+void Region::note_recompile(const Bucket& bucket, PyObject* function, const CallValues& values) {
+  if (!options_.notes_recompiles || bucket.segments.empty()) return;
+  recompiles_.push_back({name_of(function), explain_miss(bucket, function, values)});
 }
 
 bool Region::reach_limit(Bucket& bucket, PyObject* function, const CallValues& values) {
@@ -209,6 +214,7 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
       if (!first) {
         const CallShape shape(values.positional, values.keywords);
         Bucket& starts = bucket(code_of(function), 0);
+        note_recompile(starts, function, values);
         note_moving(starts, function, values);
         first = capture_segment({state, frame, function, &shape, values.raw, &starts.moving}, options_.backend,
                                 options_.fullgraph);
@@ -228,8 +234,7 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
       return finish_with_error(state, frame);
     }
   };
-  PyRef result = PyRef::steal(
-      call_hooked(function, values.raw, values.positional, values.keywords, taker, taken));
+  PyRef result = PyRef::steal(call_hooked(function, values.raw, values.positional, values.keywords, taker, taken));
   if (result && !taken) ++counters().fallbacks[static_cast<size_t>(BreakReason::Hook)];
   return result.release();
 }
@@ -257,6 +262,7 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         if (here.gave_up) return run_on(state, frame, BreakReason::Limit);
         if (guards::Ambient::current().python_modes) return run_on(state, frame, BreakReason::Modes);
         ++counters().misses;
+        note_recompile(here, function, values);
         note_moving(here, function, values);
         segment = capture_segment({state, frame, function, nullptr, nullptr, &here.moving}, options_.backend,
                                   /*whole=*/false);
@@ -312,6 +318,7 @@ std::vector<std::shared_ptr<Segment>> Region::segments() const {
 }
 
 int Region::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(options_.backend.compiler.get());
   for (const auto& [place, found] : buckets_) {
     for (const auto& segment : found.segments) {
       if (int stopped = segment->traverse(visit, arg)) return stopped;

@@ -9,9 +9,10 @@
 namespace firesteel::capture {
 
 struct RegionOptions {
-  Backend backend;
+  BackendChoice backend;
   bool fullgraph;
   size_t recompile_limit;
+  bool notes_recompiles = false;  // for explain(): a note spells values, which runs their __repr__
 };
 
 // One call as the function underneath gets it.
@@ -21,15 +22,22 @@ struct CallValues {
   PyObject* keywords;
 };
 
+// A capture that an earlier one did not make needless.
+struct Recompile {
+  std::string function;
+  std::string guard;  // the one that failed, in words
+};
+
 class Region {
  public:
-  explicit Region(RegionOptions options) : options_(options) {}
+  explicit Region(RegionOptions options) : options_(std::move(options)) {}
 
   // Calls a Python function compiled. May throw.
   PyObject* call(PyObject* function, const CallValues& values);
 
   // All pieces, those that start a call first.
   std::vector<std::shared_ptr<Segment>> segments() const;
+  const std::vector<Recompile>& recompiles() const { return recompiles_; }
   int traverse(visitproc visit, void* arg) const;
   void clear();
 
@@ -57,6 +65,7 @@ class Region {
   // Learns from a miss which tensors change from call to call.
   void note_moving(Bucket& bucket, PyObject* function, const CallValues& values) const;
   std::string explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values) const;
+  void note_recompile(const Bucket& bucket, PyObject* function, const CallValues& values);
   // False: a warning was turned into an error.
   bool reach_limit(Bucket& bucket, PyObject* function, const CallValues& values);
   PyObject* run_hooked(PyObject* function, const CallValues& values, std::shared_ptr<Segment> first, Slots& slots);
@@ -67,6 +76,7 @@ class Region {
 
   RegionOptions options_;
   std::unordered_map<Place, Bucket, Hash> buckets_;
+  std::vector<Recompile> recompiles_;
   std::vector<PyRef> codes_;  // keeps the places' code alive
 };
 

@@ -15,8 +15,12 @@ namespace {
 
 using python::checked;
 
-constexpr std::pair<std::string_view, Backend> kBackends[] = {
-#define X(name, text, what) {text, Backend::name},
+struct BackendRow {
+  std::string_view name, what;
+  Backend backend;
+};
+constexpr BackendRow kBackends[] = {
+#define X(name, text, what) {text, what, Backend::name},
     FIRESTEEL_BACKENDS(X)
 #undef X
 };
@@ -48,8 +52,8 @@ struct Call {
 
 PyRef follow(PyRef value, const std::vector<Py_ssize_t>& way) {
   for (Py_ssize_t step : way) {
-    if (PyDict_Check(value.get())) value = checked(PyDict_Values(value.get()));
-    value = checked(PySequence_GetItem(value.get(), step));
+    if (step < 0) value = checked(PyDict_Values(value.get()));
+    value = checked(PySequence_GetItem(value.get(), step < 0 ? ~step : step));
   }
   return value;
 }
@@ -210,16 +214,16 @@ class AotRunner final : public Runner {
 }  // namespace
 
 std::optional<Backend> backend_named(std::string_view name) {
-  for (const auto& [text, backend] : kBackends) {
-    if (text == name) return backend;
+  for (const BackendRow& row : kBackends) {
+    if (row.name == name) return row.backend;
   }
   return std::nullopt;
 }
 
-std::string backend_names() {
-  std::string names;
-  for (const auto& [text, backend] : kBackends) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", text);
-  return names;
+std::vector<std::pair<std::string_view, std::string_view>> backend_rows() {
+  std::vector<std::pair<std::string_view, std::string_view>> rows;
+  for (const BackendRow& row : kBackends) rows.emplace_back(row.name, row.what);
+  return rows;
 }
 
 std::unique_ptr<Runner> make_eager_runner(const Graph& graph, std::vector<uint32_t> inputs) {

@@ -9,17 +9,26 @@
 namespace firesteel::capture {
 
 // One table for the names a user may write and what they mean.
-#define FIRESTEEL_BACKENDS(X)                                               \
-  X(Eager, "eager", "calls the functions of the captured graph one by one") \
-  X(AotEager, "aot_eager", "runs the ATen graph with its backward as one autograd node")
+#define FIRESTEEL_BACKENDS(X)                                                            \
+  X(Eager, "eager", "calls the functions of the captured graph one by one")              \
+  X(AotEager, "aot_eager", "runs the ATen graph with its backward as one autograd node") \
+  X(Native, "firesteel", "the same, with pointwise operators in compiled kernels")
 
 enum class Backend : uint8_t {
 #define X(name, text, what) name,
   FIRESTEEL_BACKENDS(X)
 #undef X
+      Callable,  // a function of the user's
 };
 std::optional<Backend> backend_named(std::string_view name);
-std::string backend_names();
+std::vector<std::pair<std::string_view, std::string_view>> backend_rows();  // names, and what they mean
+
+struct BackendChoice {
+  Backend kind;
+  PyRef compiler;  // Callable: gives a builder for a graph (python/firesteel/_fx.py)
+
+  bool runs_aten() const { return kind == Backend::AotEager || kind == Backend::Native; }
+};
 
 class Runner {
  public:
@@ -27,11 +36,15 @@ class Runner {
   // `slots` are the guard program's values. False: the inputs do not fit after all, nothing has run.
   virtual bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const = 0;
   virtual std::string aten_text() const { return {}; }
+  virtual double compile_seconds() const { return 0; }  // spent at the first run
+  virtual int traverse(visitproc, void*) const { return 0; }
 };
 
 // `inputs`: the slot of each input of the graph.
 std::unique_ptr<Runner> make_eager_runner(const Graph& graph, std::vector<uint32_t> inputs);
 // `inputs`: the slot of each argument of the executable.
 std::unique_ptr<Runner> make_aot_runner(Executable executable, std::vector<uint32_t> inputs);
+// Hands the graph over at the first run, with that run's inputs as examples, and runs what comes back.
+std::unique_ptr<Runner> make_callable_runner(Graph graph, std::vector<uint32_t> inputs, PyRef compiler);
 
 }  // namespace firesteel::capture

@@ -2,6 +2,7 @@
 #include "capture/segment.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -91,7 +92,7 @@ void collect_tensors(Capture& capture, PyObject* value, const Source* source, in
 
 class Attempt {
  public:
-  Attempt(const SegmentStart& start, Backend backend, long stop_at)
+  Attempt(const SegmentStart& start, const BackendChoice& backend, long stop_at)
       : start_(start),
         backend_(backend),
         stop_at_(stop_at),
@@ -109,7 +110,7 @@ class Attempt {
     for (const PyRef& tensor : capture.arguments) tensors.push_back(python::unpack(tensor.get()));
     TraceOptions options;
     options.name = capture.graph.name;
-    options.grad = backend_ == Backend::AotEager && !c10::InferenceMode::is_enabled();
+    options.grad = backend_.runs_aten() && !c10::InferenceMode::is_enabled();
     options.run_backward = [](const std::function<void()>& backward) {
       python::GilRelease no_gil;
       backward();
@@ -246,7 +247,7 @@ class Attempt {
     return source && source == capture.source_of(before);
   }
 
-  Backend backend_;
+  const BackendChoice& backend_;
   long stop_at_;
   PyCodeObject* code_;
   const Source* function_source_ = nullptr;
@@ -299,7 +300,8 @@ void throw_interrupt(const Capture& capture) {
 }
 
 // Guards and runner: the capture is over, and what it read is as it was again.
-void finish(Attempt& attempt, std::optional<Executable> executable, Backend backend, const guards::Ambient& ambient) {
+void finish(Attempt& attempt, std::optional<Executable> executable, const BackendChoice& backend,
+            const guards::Ambient& ambient) {
   Capture& capture = attempt.capture;
   Segment& segment = *attempt.segment;
   if (attempt.start_.shape) segment.shape = *attempt.start_.shape;
@@ -312,10 +314,13 @@ void finish(Attempt& attempt, std::optional<Executable> executable, Backend back
   std::vector<uint32_t> slots;
   for (const Source* source : capture.input_sources) slots.push_back(segment.guards->slot_of(source));
   const bool empty = capture.graph.nodes.empty() && capture.graph.outputs.empty();
-  if (!empty && backend == Backend::Eager) segment.runner = make_eager_runner(capture.graph, std::move(slots));
-  if (!empty && backend == Backend::AotEager) {
+  if (!empty && backend.runs_aten()) {
     slots.resize(capture.arguments.size());  // the executable holds what was captured
     segment.runner = make_aot_runner(std::move(*executable), std::move(slots));
+  } else if (!empty && backend.kind == Backend::Callable && !capture.graph.nodes.empty()) {
+    segment.runner = make_callable_runner(capture.graph.clone(), std::move(slots), backend.compiler);
+  } else if (!empty) {
+    segment.runner = make_eager_runner(capture.graph, std::move(slots));
   }
   if (segment.kind == SegmentKind::Break && empty && segment.book.writes.empty() && !segment.modes)
     segment.kind = SegmentKind::Concrete;
@@ -333,6 +338,27 @@ std::shared_ptr<Segment> eager_segment(Attempt& attempt, Break broken, const gua
   return segment;
 }
 
+// Keeps for explain() where the segment starts and what it cost.
+class Birth {
+ public:
+  explicit Birth(const SegmentStart& start) : start_(start), next_(fs_frame_next(start.frame)) {}
+  std::shared_ptr<Segment> note(std::shared_ptr<Segment> segment) const {
+    static uint64_t count = 0;
+    PyCodeObject* code = fs_frame_code(start_.frame);
+    segment->function = python::text_of(code->co_qualname);
+    segment->file = python::text_of(code->co_filename);
+    segment->line = start_.shape ? code->co_firstlineno : PyCode_Addr2Line(code, next_ * int(sizeof(_Py_CODEUNIT)));
+    segment->number = ++count;
+    segment->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    return segment;
+  }
+
+ private:
+  const SegmentStart& start_;
+  int next_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
 constexpr int kAttempts = 8;
 long g_forced = 0;
 
@@ -340,11 +366,12 @@ long g_forced = 0;
 
 void force_breaks(long instructions) { g_forced = instructions; }
 
-std::shared_ptr<Segment> capture_segment(const SegmentStart& start, Backend backend, bool whole) {
+std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const BackendChoice& backend, bool whole) {
   python::watch_data_reads();
   prepare_tables();
   NoCollection no_collection;
   python::SourceScope lines;
+  const Birth birth(start);
   const guards::Ambient ambient = guards::Ambient::current();
   long stop_at = g_forced > 0 && !whole ? g_forced : -1;
   std::optional<Break> reason;  // why the segment ends where it ends
@@ -360,7 +387,11 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, Backend back
         Trace trace = attempt->run();
         refuse_unknown_captures(trace, capture);
         capture.journal.roll_back();
-        if (backend == Backend::AotEager) executable.emplace(compile_trace(std::move(trace)));
+        if (backend.runs_aten()) {
+          CompilerOptions options;
+          options.native = backend.kind == Backend::Native;
+          executable.emplace(compile_trace(std::move(trace), options));
+        }
       });
     } catch (const Break& found) {
       broken = found;
@@ -374,14 +405,15 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, Backend back
     if (!broken) {
       finish(*attempt, std::move(executable), backend, ambient);
       attempt->segment->broken = std::move(reason);
-      return attempt->segment;
+      return birth.note(attempt->segment);
     }
     if (!reason) reason = broken;
     // Again, up to the instruction that broke; or to the one that made what cannot be made again.
     const long at = attempt->no_recipe_birth != -2 ? attempt->no_recipe_birth : capture.clock;
     const bool hopeless = whole || tries >= kAttempts || at < 0 || (stop_at >= 0 && at >= stop_at) ||
                           broken->reason == BreakReason::Trace;
-    if (hopeless) return eager_segment(*attempt, whole ? std::move(*broken) : std::move(*reason), ambient);
+    if (hopeless)
+      return birth.note(eager_segment(*attempt, whole ? std::move(*broken) : std::move(*reason), ambient));
     stop_at = at;
   }
 }
@@ -394,6 +426,9 @@ bool Segment::matches(PyObject* const* values, PyObject* function, c10::SmallVec
 int Segment::traverse(visitproc visit, void* arg) const {
   if (guards) {
     if (int stopped = guards->traverse(visit, arg)) return stopped;
+  }
+  if (runner) {
+    if (int stopped = runner->traverse(visit, arg)) return stopped;
   }
   return book.traverse(visit, arg);
 }

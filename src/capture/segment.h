@@ -37,6 +37,11 @@ struct Segment {
   int end = 0;                                        // the instruction that runs eagerly
   std::optional<Break> broken;                        // why it does
   std::string graph_text;
+  // For explain(): where it starts, which one it was, and how long its capture took.
+  std::string function, file;
+  int line = 0;
+  uint64_t number = 0;
+  double seconds = 0;
 
   // Checks the guards over the call's arguments, or the frame's locals and stack. `slots` are filled on success.
   bool matches(PyObject* const* values, PyObject* function, c10::SmallVectorImpl<PyObject*>& slots) const;
@@ -56,7 +61,7 @@ struct SegmentStart {
 
 // Captures from where the frame stands. Always gives a segment. The frame and all of the program's state are as they
 // were. Throws the Python error of an interrupt only. `whole`: a break ends the attempt, and the segment is Eager.
-std::shared_ptr<Segment> capture_segment(const SegmentStart& start, Backend backend, bool whole);
+std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const BackendChoice& backend, bool whole);
 
 // For tests: ends every segment after so many instructions; 0: not.
 void force_breaks(long instructions);

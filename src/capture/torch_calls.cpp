@@ -57,7 +57,7 @@ bool find_tensors(PyObject* result, std::vector<Py_ssize_t>& path,
     Py_ssize_t position = 0;
     PyObject* value = nullptr;
     for (Py_ssize_t i = 0; PyDict_Next(result, &position, nullptr, &value); ++i) {
-      path.push_back(i);
+      path.push_back(~i);
       if (!find_tensors(value, path, found)) return false;
       path.pop_back();
     }

@@ -305,6 +305,9 @@ std::vector<std::string> GuardProgram::describe() const {
     if (guard.kind == GuardKind::Code) more = python::spell(PyTuple_GET_ITEM(guard.expected.get(), 0));
     if (guard.kind == GuardKind::Length) more = std::to_string(guard.number);
     if (guard.attributes) more = type_name(guard.attributes->type.get());
+    if (guard.tensor) more = guard.tensor->str();
+    if (guard.kind == GuardKind::Same || guard.kind == GuardKind::Distinct)
+      more = steps_[other_slots_[&guard - guards_.data()]].text;
     lines.push_back(fmt::format("{} {} {}", kNames[static_cast<size_t>(guard.kind)], text, more));
   };
   for (const Step& step : steps_) {

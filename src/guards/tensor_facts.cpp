@@ -57,6 +57,12 @@ std::string TensorFacts::difference(const at::Tensor& tensor) const {
   return {};
 }
 
+std::string TensorFacts::str() const {
+  std::string text = fmt::format("{}{} {}", c10::toString(dtype), bracketed(sizes), device.str());
+  if (!c10::is_contiguous_strides(sizes, strides)) text += " strides " + bracketed(strides);
+  return text + (requires_grad ? " grad" : "");
+}
+
 bool is_plain_real(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_meta() && !tensor.is_quantized() &&
          !tensor.key_set().has_any(kTransformed) && tensor.has_storage();

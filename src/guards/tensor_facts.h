@@ -21,6 +21,8 @@ struct TensorFacts {
   bool match(const at::Tensor& tensor) const;
   // `size is [3, 4], was [2, 4]`; empty where nothing differs.
   std::string difference(const at::Tensor& tensor) const;
+  // `Float[3, 4] cpu`, with strides where they are not those of a dense tensor, and `grad`.
+  std::string str() const;
 };
 
 // A dense tensor with memory of its own, not part of a trace or of another transform.

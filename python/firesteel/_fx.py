@@ -1,0 +1,172 @@
+"""The border to torch.fx, loaded when a backend is a function: a captured graph becomes a GraphModule.
+
+The native side knows nothing of torch.fx: it tells a Builder about inputs and calls, in order (callable_runner.cpp).
+"""
+
+import builtins
+import contextlib
+import linecache
+import operator
+import re
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
+
+from ._backends import BackendError
+
+# What fx writes into code by itself.
+_PLAIN = (int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
+_PLAIN += (torch.memory_format, torch.Size)
+
+
+class NestedCall:
+    """Calls a function whose arguments hold what no fx node can: registered classes, sets, modules."""
+
+    def __init__(self, function, spec, constants):
+        self.function, self.spec, self.constants = function, spec, constants
+        self.__name__ = getattr(function, "__name__", "function")
+        self.__qualname__ = self.__name__
+        self.__module__ = __name__
+
+    def __call__(self, *tensors):
+        given = iter(tensors)
+        leaves = [next(given) if constant is _TENSOR else constant for constant in self.constants]
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return self.function(*args, **kwargs)
+
+
+_TENSOR = object()
+
+
+class Builder:
+    """Makes the GraphModule of one captured piece of code and hands it to the user's backend."""
+
+    def __init__(self, backend, keywords, name):
+        self.backend, self.keywords, self.name = backend, keywords, name
+        self.graph = torch.fx.Graph()
+        self.fakes = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+        self.examples = []
+        self.outputs = 0
+
+    def input(self, name, tensor):
+        node = self.graph.placeholder(_tidy(name))
+        with torch.no_grad():
+            node.meta["example_value"] = self.fakes.from_tensor(tensor, static_shapes=True)
+        self.examples.append(tensor)
+        return node
+
+    def call(self, function, args, kwargs, ways, types, source):
+        """Adds a call; gives the node of each tensor in its result, `ways` leading there and `types` describing it."""
+        node = self._call_node(function, args, kwargs)
+        values = [self._example(*described) for described in types]
+        trace = _stack_trace(source)
+        made = {(): node}
+        nodes = [self._walk(made, way, trace) for way in ways]
+        for found, value in zip(nodes, values, strict=True):
+            found.meta["example_value"] = value
+        if nodes and nodes[0] is not node and all(len(way) == 1 and way[0] >= 0 for way in ways):
+            node.meta["example_value"] = tuple(values)
+        for found in (node, *nodes):
+            found.stack_trace = trace
+        return nodes
+
+    def compile(self, outputs):
+        """Calls the backend with the finished graph; gives what it made of it."""
+        self.graph.output(tuple(outputs))
+        self.graph.lint()
+        module = torch.fx.GraphModule(torch.nn.Module(), self.graph, class_name="GraphModule")
+        module.meta["name"] = self.name
+        examples, self.outputs = self.examples, len(outputs)
+        self.graph = self.fakes = self.examples = None
+        with _kept_random_state():
+            compiled = self.backend(module, examples, **self.keywords)
+        if not callable(compiled):
+            raise BackendError(
+                f"the backend {self._shown()} returned {_described(compiled)} for the graph of `{self.name}`\n"
+                "  try: return a callable that takes the graph's tensors, such as graph_module.forward"
+            )
+        return compiled
+
+    def refuse(self, result):
+        """Raises for what a call of the backend's callable returned."""
+        wanted = f"a tuple of {self.outputs} tensors" if self.outputs != 1 else "a tuple of 1 tensor"
+        raise BackendError(
+            f"what the backend {self._shown()} made of `{self.name}` returned {_described(result)}, not {wanted}\n"
+            "  try: return all outputs of the graph in their order, also where there is only one"
+        )
+
+    def _shown(self):
+        return f"`{getattr(self.backend, '__qualname__', None) or type(self.backend).__qualname__}`"
+
+    def _call_node(self, function, args, kwargs):
+        if not (_fits(args) and _fits(kwargs)):
+            leaves, spec = pytree.tree_flatten((args, kwargs))
+            constants = [_TENSOR if isinstance(leaf, torch.fx.Node) else leaf for leaf in leaves]
+            tensors = [leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)]
+            return self.graph.call_function(NestedCall(function, spec, constants), tuple(tensors))
+        name = getattr(function, "__name__", None)
+        if args and isinstance(args[0], torch.fx.Node) and _is_tensor_method(function, name):
+            return self.graph.call_method(name, args, kwargs)
+        return self.graph.call_function(function, args, kwargs)
+
+    def _walk(self, made, way, trace):
+        """The node at the end of a way into a result: indices, ~index into the values of a dict."""
+        if way in made:
+            return made[way]
+        node = self._walk(made, way[:-1], trace)
+        if way[-1] < 0:
+            values = self.graph.call_method("values", (node,))
+            node = self.graph.call_function(builtins.list, (values,))
+            values.stack_trace = node.stack_trace = trace
+        step = ~way[-1] if way[-1] < 0 else way[-1]
+        made[way] = self.graph.call_function(operator.getitem, (node, step))
+        return made[way]
+
+    def _example(self, sizes, strides, dtype, device, requires_grad):
+        with self.fakes, torch.inference_mode(False):
+            value = torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+        return value.requires_grad_() if requires_grad else value
+
+
+def _tidy(name):
+    """`fc__parameters__weight__` is `fc_weight` to a person."""
+    return re.sub(r"__+", "_", re.sub(r"__(parameters|buffers|modules)__", "__", name)).strip("_") or "input"
+
+
+def _fits(value):
+    """True for what the arguments of an fx node may hold."""
+    if isinstance(value, torch.fx.Node) or type(value) in _PLAIN:
+        return True
+    if isinstance(value, slice):
+        return _fits(value.start) and _fits(value.stop) and _fits(value.step)
+    if type(value) in (tuple, list):
+        return all(map(_fits, value))
+    return type(value) is dict and all(isinstance(key, str) and _fits(item) for key, item in value.items())
+
+
+def _is_tensor_method(function, name):
+    return isinstance(name, str) and getattr(torch.Tensor, name, None) is function
+
+
+def _stack_trace(source):
+    if source is None:
+        return None
+    file, line, function = source
+    return f'  File "{file}", line {line}, in {function}\n    {linecache.getline(file, line).strip()}\n'
+
+
+def _described(value):
+    if isinstance(value, (tuple, list)):
+        items = ", ".join(type(item).__name__ for item in value[:8]) + (", …" if len(value) > 8 else "")
+        return f"a {type(value).__name__} of {len(value)}: ({items})"
+    return f"a {type(value).__name__}" if value is not None else "None"
+
+
+@contextlib.contextmanager
+def _kept_random_state():
+    """A backend may run the graph on examples; the program's random numbers stay as they were."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []):
+        yield

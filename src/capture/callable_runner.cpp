@@ -1,0 +1,143 @@
+// Runs what a user's backend made of a captured graph. Knows nothing of torch.fx: a Python builder gets the graph call
+// by call (python/firesteel/_fx.py).
+#include <chrono>
+#include <unordered_map>
+
+#include "capture/runner.h"
+#include "python/errors.h"
+#include "python/pytree.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::checked;
+using BuilderNodes = std::unordered_map<const Value*, PyRef>;
+
+template <class Items, class Make>
+PyRef new_tuple(const Items& items, Make make) {
+  PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+  Py_ssize_t next = 0;
+  for (const auto& item : items) PyTuple_SET_ITEM(tuple.get(), next++, make(item).release());
+  return tuple;
+}
+
+PyRef new_int(int64_t number) { return checked(PyLong_FromLongLong(number)); }
+
+// (sizes, strides, dtype, device, requires_grad)
+PyRef describe(const Type& type) {
+  auto dim = [](const Dim& dim) { return new_int(dim.number()); };
+  return checked(Py_BuildValue("(NNNNO)", new_tuple(type.sizes, dim).release(), new_tuple(type.strides, dim).release(),
+                               python::wrap_dtype(type.dtype).release(), python::wrap_device(type.device).release(),
+                               type.requires_grad ? Py_True : Py_False));
+}
+
+// (file, line, function), or None.
+PyRef describe(const SourceRef& source) {
+  if (!source || !source->file) return PyRef::borrow(Py_None);
+  return checked(Py_BuildValue("(sis)", source->file->path.c_str(), source->line, source->function.c_str()));
+}
+
+// Hands one call to the builder: callable, args, kwargs, ways to the results, their types, the user's line.
+void build_call(PyObject* builder, const Node& node, BuilderNodes& known) {
+  const auto& call = *static_cast<const TorchCall*>(node.op.callee.get());
+  std::vector<PyRef> leaves;
+  node.each_input([&](const Value* value) { leaves.push_back(known.at(value)); });
+  size_t next = 0;
+  PyRef args = python::unflatten(call.args, leaves, next);
+  PyRef kwargs = python::unflatten(call.kwargs, leaves, next);
+  PyRef ways = new_tuple(call.results, [](const auto& way) { return new_tuple(way, new_int); });
+  PyRef types = new_tuple(node.outputs, [](const auto& output) { return describe(output->type); });
+  PyRef made = checked(PyObject_CallMethod(builder, "call", "OOOOOO", call.callable.get(), args.get(), kwargs.get(),
+                                           ways.get(), types.get(), describe(node.source).get()));
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    known[node.outputs[i].get()] = checked(PySequence_GetItem(made.get(), static_cast<Py_ssize_t>(i)));
+  }
+}
+
+class CallableRunner final : public Runner {
+ public:
+  CallableRunner(Graph graph, std::vector<uint32_t> inputs, PyRef compiler) : compiler_(std::move(compiler)) {
+    // What nobody reads is no input: all tensors of a call are collected, also those in containers.
+    std::unordered_map<const Value*, bool> read;
+    for (const auto& node : graph.nodes) node->each_input([&](const Value* value) { read[value] = true; });
+    for (const Arg& output : graph.outputs) read[output.value] = true;
+    std::vector<Input> kept;
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      if (!read[graph.inputs[i].value.get()]) continue;
+      kept.push_back(std::move(graph.inputs[i]));
+      kept.back().captured = at::Tensor();  // comes through the guards' slots, as all others
+      inputs_.push_back(inputs[i]);
+    }
+    graph.inputs = std::move(kept);
+    outputs_ = graph.outputs.size();
+    graph_ = std::make_unique<Graph>(std::move(graph));
+  }
+
+  bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const override {
+    std::vector<PyRef> held;
+    std::vector<PyObject*> raw{nullptr};
+    for (uint32_t slot : inputs_) raw.push_back(held.emplace_back(PyRef::borrow(slots[slot])).get());
+    if (!compiled_) compile(held);
+    PyRef compiled = compiled_, builder = builder_;
+    PyRef result = checked(
+        PyObject_Vectorcall(compiled.get(), raw.data() + 1, held.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+    if (!take(result.get(), outputs)) {
+      checked(PyObject_CallMethod(builder.get(), "refuse", "(O)", result.get()));
+    }
+    return true;
+  }
+
+  double compile_seconds() const override { return compile_seconds_; }
+
+  int traverse(visitproc visit, void* arg) const override {
+    Py_VISIT(compiler_.get());
+    Py_VISIT(builder_.get());
+    Py_VISIT(compiled_.get());
+    return 0;
+  }
+
+ private:
+  void compile(const std::vector<PyRef>& examples) const {
+    const auto begin = std::chrono::steady_clock::now();
+    PyRef builder = checked(PyObject_CallFunction(compiler_.get(), "s", graph_->name.c_str()));
+    BuilderNodes known;
+    for (size_t i = 0; i < examples.size(); ++i) {
+      const Value* value = graph_->inputs[i].value.get();
+      known[value] = checked(PyObject_CallMethod(builder.get(), "input", "sO", value->name.c_str(), examples[i].get()));
+    }
+    for (const auto& node : graph_->nodes) build_call(builder.get(), *node, known);
+    PyRef results = new_tuple(graph_->outputs, [&](const Arg& output) { return known.at(output.value); });
+    PyRef compiled = checked(PyObject_CallMethod(builder.get(), "compile", "(O)", results.get()));
+    if (compiled_) return;  // another thread was quicker
+    builder_ = std::move(builder);
+    compiled_ = std::move(compiled);
+    compile_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  bool take(PyObject* result, std::vector<PyRef>& outputs) const {
+    if (!PyTuple_Check(result) && !PyList_Check(result)) return false;
+    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(result)) != outputs_) return false;
+    for (size_t i = 0; i < outputs_; ++i) {
+      PyObject* item = PySequence_Fast_GET_ITEM(result, i);
+      if (!python::is_tensor(item)) return false;
+      outputs.push_back(PyRef::borrow(item));
+    }
+    return true;
+  }
+
+  PyRef compiler_;
+  std::vector<uint32_t> inputs_;
+  size_t outputs_ = 0;
+  std::unique_ptr<Graph> graph_;
+  mutable PyRef builder_, compiled_;  // set at the first run
+  mutable double compile_seconds_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> make_callable_runner(Graph graph, std::vector<uint32_t> inputs, PyRef compiler) {
+  return std::make_unique<CallableRunner>(std::move(graph), std::move(inputs), std::move(compiler));
+}
+
+}  // namespace firesteel::capture
