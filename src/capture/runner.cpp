@@ -151,13 +151,13 @@ class EagerRunner final : public Runner {
         raw.push_back(made.emplace_back(python::unflatten(*operand.tree, leaves, next)).get());
       }
     }
-    PyRef result = PyRef::steal(PyObject_Vectorcall(call.callable.get(), raw.data() + 1,
-                                                    call.positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                                                    call.keywords.get()));
+    PyRef result = PyRef::steal(PyObject_Vectorcall(
+        call.callable.get(), raw.data() + 1, call.positional | PY_VECTORCALL_ARGUMENTS_OFFSET, call.keywords.get()));
     if (!result) {
       // The traceback names the user's line, though no frame of it was there.
       if (call.source)
-        _PyTraceback_Add(call.source->function.c_str(), call.source->file->path.c_str(), static_cast<int>(call.source->line));
+        _PyTraceback_Add(call.source->function.c_str(), call.source->file->path.c_str(),
+                         static_cast<int>(call.source->line));
       python::throw_python_error();
     }
     for (const Call::Result& wanted : call.results)

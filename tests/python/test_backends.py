@@ -8,8 +8,11 @@ import sys
 import weakref
 
 import pytest
+import test_capture
+import test_segments
 import torch
 import torch.nn.functional as F
+from against_eager import check_calls
 from torch import nn
 
 import firesteel
@@ -203,6 +206,21 @@ def test_random_numbers_of_the_program_stay():
     ours = compiled(torch.zeros(3))
     torch.manual_seed(1)
     torch.testing.assert_close(ours, torch.rand(3))
+
+
+def as_it_is(module, examples):
+    return module.forward
+
+
+@pytest.mark.parametrize("program", test_capture.PROGRAMS, ids=lambda program: program.__name__)
+def test_whole_programs_are_like_eager(program):
+    test_capture.captured_like_eager(program, as_it_is)
+
+
+@pytest.mark.parametrize("every", [0, 3])
+@pytest.mark.parametrize("program", list(test_segments.marked(0)))
+def test_programs_in_pieces_are_like_eager(program, every):
+    check_calls(program, test_segments.inputs()[2:4], as_it_is, every)
 
 
 # ---- what a backend may do wrong
