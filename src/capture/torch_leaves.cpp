@@ -1,6 +1,8 @@
 // Which of torch's functions become one node: those torch itself lists as overridable, and the factories.
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <mutex>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -155,15 +157,22 @@ Leaves& leaves() {
 }  // namespace
 
 void prepare_tables() {
-  static const bool done = [] {
-    leaves();
-    builtin_rule(Py_None);
-    module_getattr();
-    is_nn_module(Py_None);
-    is_python_class(Py_TYPE(module_getattr()));
-    return true;
-  }();
-  (void)done;
+  static std::atomic<bool> done = false;
+  if (done) return;
+  static auto* mutex = new std::mutex;
+  std::unique_lock<std::mutex> lock(*mutex, std::defer_lock);
+  {
+    // Making the tables runs Python, which may pass the GIL on: who waits here must not keep it.
+    python::GilRelease no_gil;
+    lock.lock();
+  }
+  if (done) return;
+  leaves();
+  builtin_rule(Py_None);
+  module_getattr();
+  is_nn_module(Py_None);
+  is_python_class(Py_TYPE(module_getattr()));
+  done = true;
 }
 
 const std::string* torch_leaf(PyObject* callable) {

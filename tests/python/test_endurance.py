@@ -4,6 +4,7 @@ import contextlib
 import cProfile
 import gc
 import os
+import subprocess
 import sys
 import threading
 import weakref
@@ -209,3 +210,16 @@ def test_tracing_and_profiling_while_others_compile():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_the_first_compilations_of_a_process_in_several_threads():
+    program = """
+import threading, torch, firesteel
+functions = [firesteel.compile(lambda x, n=n: x * n) for n in range(8)]
+threads = [threading.Thread(target=f, args=(torch.ones(2),)) for f in functions]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(firesteel.counters()["captured"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True)
+    assert done.stdout == "8\n"
