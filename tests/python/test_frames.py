@@ -1,5 +1,6 @@
 """Frames on any CPython: handed over at every instruction, ended, traced back, counted and left without a trace."""
 
+import contextlib
 import gc
 import sys
 import traceback
@@ -56,7 +57,7 @@ def loop_try_with(x, log, n=3):
 def comprehensions(x, log):
     i = 5
     squares = [i * i for i in range(4) if i != 2]
-    table = {k: x + v for k, v in zip("ab", squares)}
+    table = {k: x + v for k, v in zip("ab", squares, strict=False)}
     firsts = {row[0] for row in [squares[:2], squares[1:]]}
     log += [i, squares, sorted(firsts)]
     return sum([j * v for j, v in enumerate(table.values())])
@@ -128,7 +129,7 @@ class Base:
 
 class Derived(Base):
     def scale(self, x, by=3):
-        return super().scale(x, by=by) + super(Derived, self).scale(x) + super().shift
+        return super().scale(x, by=by) + super(Derived, self).scale(x) + super().shift  # noqa: UP008
 
 
 def supers(x, log):
@@ -161,7 +162,7 @@ def until(x, log):
             break
         x = x + n
     log.append(n)
-    return x if n and x is not None or n == 3 else None
+    return x if (n and x is not None) or n == 3 else None
 
 
 PROGRAMS = [loop_try_with, comprehensions, slices, cells, generators, reraised, supers, match, until]
@@ -206,9 +207,9 @@ def test_a_traceback_is_that_of_eager(every):
     compiled = firesteel.compile(raises, backend="eager")
     x = torch.ones(2)
     for depth in (0, 2):
-        with pytest.raises(ValueError) as plain:
+        with pytest.raises(ValueError, match="deep") as plain:
             raises(x, depth)
-        with pytest.raises(ValueError) as caught:
+        with pytest.raises(ValueError, match="deep") as caught:
             compiled(x, depth)
         assert entries(caught.value) == entries(plain.value)
         assert traceback.format_tb(caught.tb)[1:] == traceback.format_tb(plain.tb)[1:]
@@ -217,8 +218,7 @@ def test_a_traceback_is_that_of_eager(every):
 def frame_keeper(x, frames):
     x = x + 1
     frames.append(sys._getframe())
-    y = x * 2
-    return y
+    return x * 2
 
 
 def test_a_frame_object_outlives_its_frame(every):
@@ -260,7 +260,7 @@ def test_infinite_recursion_is_an_error(every):
     with pytest.raises(RecursionError):
         firesteel.compile(down, backend="eager")(torch.ones(1))
     compiled = firesteel.compile(raises, backend="eager")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="deep"):
         compiled(torch.ones(1), 3)
 
 
@@ -275,7 +275,7 @@ def test_recursion_is_counted_evenly():
     before = depth_left()
     for i in range(200):
         compiled[0](torch.ones(1 + i % 2), [])
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="deep"):
             compiled[1](torch.ones(1), 2)
         compiled[2](torch.ones(1), [])
     assert depth_left() == before
@@ -299,10 +299,8 @@ def test_nothing_of_a_frame_is_left(every, fails):
     token, x = Token(), torch.ones(2)
 
     def once():
-        try:
+        with contextlib.suppress(KeyError):
             compiled(x, token, fails)
-        except KeyError:
-            pass
 
     for _ in range(5):
         once()
