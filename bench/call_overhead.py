@@ -30,8 +30,6 @@ def add_one(x):
     return x + 1
 
 
-
-
 def broken(x):
     x = x + 1
     torch._C._log_api_usage_once("firesteel.bench")

@@ -19,7 +19,10 @@ cpp_tests() {
 }
 
 cpp_tests || failed+=("C++")
-.venv/bin/python -m pytest tests/python || failed+=("Python")
+# One run a folder: each has helpers of its own beside its tests.
+for folder in tests/python tests/models tests/random tests/cpython; do
+  .venv/bin/python -m pytest "$folder" || failed+=("$folder")
+done
 
 if [[ ${FIRESTEEL_FULL:-} == 1 ]]; then
   make --no-print-directory test-asan || failed+=("sanitizers")

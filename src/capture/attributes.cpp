@@ -352,8 +352,10 @@ PyRef instance_attribute(Capture& capture, PyObject* object, PyObject* name) {
 PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
   const std::string_view text = python::text_of(name);
   auto* function = reinterpret_cast<PyFunctionObject*>(object);
-  if (is_one_of(text, {"__name__", "__qualname__", "__module__", "__doc__"})) return checked(PyObject_GetAttr(object, name));
-  if (text == "__code__") return capture.admit(function->func_code, capture.sources.pinned(function->func_code, "__code__"));
+  if (is_one_of(text, {"__name__", "__qualname__", "__module__", "__doc__"}))
+    return checked(PyObject_GetAttr(object, name));
+  if (text == "__code__")
+    return capture.admit(function->func_code, capture.sources.pinned(function->func_code, "__code__"));
   if (text == "__globals__") {
     const Source* in = capture.sources.pinned(function->func_globals, "");
     capture.remember(function->func_globals, in);
@@ -370,8 +372,10 @@ PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
   const Source* source = capture.source_of(object);
   const Source* in = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
   if (value) return in ? capture.read_key(dict, in, name, value) : capture.adopt(PyRef::borrow(value));
-  if (dict) capture.guard_absent(dict, in, name);
-  else if (in) capture.add_guard({GuardKind::Absent, in, PyRef::borrow(name)});
+  if (dict)
+    capture.guard_absent(dict, in, name);
+  else if (in)
+    capture.add_guard({GuardKind::Absent, in, PyRef::borrow(name)});
   return {};
 }
 
@@ -385,10 +389,13 @@ PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name) {
   const Source* dict_source = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
   PyObject* dict = guards::instance_dict(object);
   PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
-  if (value) return dict_source ? capture.read_key(dict, dict_source, name, value) : capture.adopt(PyRef::borrow(value));
+  if (value)
+    return dict_source ? capture.read_key(dict, dict_source, name, value) : capture.adopt(PyRef::borrow(value));
   if (dict_source && type->tp_dictoffset) {
-    if (dict) capture.guard_absent(dict, dict_source, name);
-    else capture.add_guard({GuardKind::Absent, dict_source, PyRef::borrow(name)});
+    if (dict)
+      capture.guard_absent(dict, dict_source, name);
+    else
+      capture.add_guard({GuardKind::Absent, dict_source, PyRef::borrow(name)});
   }
   if (!found) return {};
   if (PyRef value = described(capture, object, type, name, found)) return value;

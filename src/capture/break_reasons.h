@@ -58,7 +58,7 @@ namespace firesteel::capture {
     "see the warning for the guard that kept failing")                                                                 \
   X(Python, "FS-PYTHON", "Python {} is not captured yet", "each CPython version has frames of its own",                \
     "use Python 3.11 or 3.12")                                                                                         \
-  X(Import, "FS-IMPORT", "the module {} is imported here for the first time", "its code runs once, as it is",         \
+  X(Import, "FS-IMPORT", "the module {} is imported here for the first time", "its code runs once, as it is",          \
     "import it before the call")                                                                                       \
   X(Interrupt, "FS-INTERRUPT", "the capture was interrupted{}", "the interrupt is passed on", "")                      \
   X(Control, "FS-CONTROL", "{}", "the code asks for it", "take the call out, or drop fullgraph=True")                  \

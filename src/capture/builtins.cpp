@@ -100,7 +100,8 @@ PyRef length(Capture& capture, PyObject* callable, CallArgs& args) {
 PyRef is_instance(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() == 2) {
     capture.consult_deep(args[1]);
-    if (const Source* source = capture.source_of(args[1]); source && PyType_Check(args[1])) capture.admit(args[1], source);
+    if (const Source* source = capture.source_of(args[1]); source && PyType_Check(args[1]))
+      capture.admit(args[1], source);
   }
   Suspended suspended(capture);
   return args.call(callable);
@@ -507,13 +508,36 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
 
 // Names of methods that change their object; all others only read it.
 bool changes(PyTypeObject* type, std::string_view name) {
-  static const auto* names = new std::unordered_set<std::string_view>{
-      "append",      "extend",     "insert",     "pop",       "remove",
-      "clear",       "reverse",    "sort",       "update",    "setdefault",
-      "popitem",     "add",        "discard",    "__setitem__", "__delitem__",
-      "__iadd__",    "__ior__",    "__iand__",   "__isub__",  "__ixor__",
-      "appendleft",  "popleft",    "extendleft", "rotate",    "move_to_end",
-      "difference_update", "intersection_update", "symmetric_difference_update", "__init__", "__imul__"};
+  static const auto* names = new std::unordered_set<std::string_view>{"append",
+                                                                      "extend",
+                                                                      "insert",
+                                                                      "pop",
+                                                                      "remove",
+                                                                      "clear",
+                                                                      "reverse",
+                                                                      "sort",
+                                                                      "update",
+                                                                      "setdefault",
+                                                                      "popitem",
+                                                                      "add",
+                                                                      "discard",
+                                                                      "__setitem__",
+                                                                      "__delitem__",
+                                                                      "__iadd__",
+                                                                      "__ior__",
+                                                                      "__iand__",
+                                                                      "__isub__",
+                                                                      "__ixor__",
+                                                                      "appendleft",
+                                                                      "popleft",
+                                                                      "extendleft",
+                                                                      "rotate",
+                                                                      "move_to_end",
+                                                                      "difference_update",
+                                                                      "intersection_update",
+                                                                      "symmetric_difference_update",
+                                                                      "__init__",
+                                                                      "__imul__"};
   const bool holds = PyType_IsSubtype(type, &PyList_Type) || PyType_IsSubtype(type, &PyDict_Type) ||
                      PyType_IsSubtype(type, &PySet_Type) || std::string_view(type->tp_name) == "collections.deque";
   return holds && names->count(name) != 0;
@@ -530,9 +554,9 @@ PyRef at_key(Capture& capture, PyObject* callable, std::string_view name, CallAr
   python::check(value || !PyErr_Occurred());
   if (source && !is_guardable_constant(key) && !PyType_Check(key)) capture.consult(dict);
   if (value) {
-    PyRef read = !source                                                   ? capture.adopt(PyRef::borrow(value))
+    PyRef read = !source                                           ? capture.adopt(PyRef::borrow(value))
                  : is_guardable_constant(key) || PyType_Check(key) ? capture.read_key(dict, source, key, value)
-                                                                           : capture.adopt(PyRef::borrow(value));
+                                                                   : capture.adopt(PyRef::borrow(value));
     if (name == "pop") {
       capture.before_write(dict);
       args.call(callable);

@@ -61,8 +61,7 @@ void guard_defaults(Capture& capture, PyFunctionObject* function) {
 
 // Functions of the standard library that only look at classes and code: not worth following.
 bool runs_as_it_is(PyFunctionObject* function) {
-  static const auto* modules =
-      new std::unordered_set<std::string_view>{"inspect", "typing", "re"};
+  static const auto* modules = new std::unordered_set<std::string_view>{"inspect", "typing", "re"};
   return function->func_module && modules->count(python::text_of(function->func_module)) != 0;
 }
 
@@ -126,8 +125,8 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
   if ((name == "__eq__" || name == "__ne__" || name == "__hash__") && of_object) return args.call(callable);
   if (PyExceptionInstance_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
   if (PyDict_Check(self) || PyList_Check(self) || PyTuple_Check(self) || PyAnySet_Check(self) ||
-      is_guardable_constant(self) || is_deque(self) || fs_view_dict(self) || PyLong_Check(self) || PyFloat_Check(self) ||
-      PyUnicode_Check(self))
+      is_guardable_constant(self) || is_deque(self) || fs_view_dict(self) || PyLong_Check(self) ||
+      PyFloat_Check(self) || PyUnicode_Check(self))
     return call_container_method(capture, callable, type, name, args);
   if (name == "__next__" && PyIter_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
   if (name == "__iter__") return get_iterator(capture, self);
@@ -173,7 +172,8 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
     static const auto* known = new std::unordered_set<std::string_view>{"collections.defaultdict", "collections.deque"};
     if (!known->count(type->tp_name)) capture.stop(BreakReason::Creation, type->tp_name);
   }
-  if (type->tp_finalize && !exception) capture.stop(BreakReason::Creation, fmt::format("{} (it has a __del__)", type->tp_name));
+  if (type->tp_finalize && !exception)
+    capture.stop(BreakReason::Creation, fmt::format("{} (it has a __del__)", type->tp_name));
   for (const char* name : {"__new__", "__init__", "__call__"}) {
     PyRef key = interned(name);
     PyTypeObject* owner = std::string_view(name) == "__call__" ? Py_TYPE(callable) : type;
@@ -182,7 +182,8 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
     if (found && Py_IS_TYPE(found, &PyStaticMethod_Type)) {
       PyRef function = python::checked(PyObject_GetAttrString(found, "__func__"));
       if (PyFunction_Check(function.get()))
-        capture.admit(function.get(), capture.sources.pinned(function.get(), fmt::format("{}.{}", type->tp_name, name)));
+        capture.admit(function.get(),
+                      capture.sources.pinned(function.get(), fmt::format("{}.{}", type->tp_name, name)));
     }
     if (found && PyFunction_Check(found)) {
       capture.admit(found, capture.sources.pinned(found, fmt::format("{}.{}", type->tp_name, name)));
@@ -197,8 +198,10 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
     PyObject* found = _PyType_Lookup(type, init.get());
     if (!found || !PyFunction_Check(found)) {
       for (PyRef& value : args.values) {
-        if (PyIter_Check(value.get()) || is_python_class(Py_TYPE(value.get()))) value = get_iterator(capture, value.get());
-        else value = capture.consult_deep(value.get());
+        if (PyIter_Check(value.get()) || is_python_class(Py_TYPE(value.get())))
+          value = get_iterator(capture, value.get());
+        else
+          value = capture.consult_deep(value.get());
       }
     }
   }
@@ -337,7 +340,8 @@ bool is_cached_function(PyObject* object) {
 
 PyRef call_spread(Capture& capture, PyObject* callable, PyObject* args, PyObject* kwargs) {
   CallArgs given;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) given.values.push_back(PyRef::borrow(PyTuple_GET_ITEM(args, i)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
+    given.values.push_back(PyRef::borrow(PyTuple_GET_ITEM(args, i)));
   if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
     given.keywords = python::checked(PySequence_Tuple(kwargs));
     Py_ssize_t position = 0;
@@ -390,7 +394,8 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     PyTypeObject* type = method->d_common.d_type;
     const std::string_view name = python::text_of(method->d_common.d_name);
     if (has_container_methods(type)) return call_container_method(capture, callable, type, name, args);
-    if (!args.values.empty() && capture.is_made(args[0]) && (PyIter_Check(args[0]) || PyExceptionInstance_Check(args[0])))
+    if (!args.values.empty() && capture.is_made(args[0]) &&
+        (PyIter_Check(args[0]) || PyExceptionInstance_Check(args[0])))
       return capture.adopt(args.call(callable));
     capture.stop(BreakReason::CFunction, fmt::format("{}.{}", type->tp_name, name));
   }

@@ -135,12 +135,12 @@ class Capture {
   std::optional<Break> broken;               // set while a break passes through CPython's frames
   size_t depth = 0;
   Journal journal;
-  const bool concrete;  // instructions run for real: nothing is guarded, recorded or replaced
-  int suspended = 0;    // Python below runs as it is
+  const bool concrete;                       // instructions run for real: nothing is guarded, recorded or replaced
+  int suspended = 0;                         // Python below runs as it is
   PyObject* expected = nullptr;              // the function whose frame comes next because an instruction calls it
   std::vector<PyTypeObject*> instantiating;  // classes of the objects that are being made
-  long clock = 0;       // instructions of the outer frame so far
-  bool ran_opaque_python = false;  // a nonstrict function may capture tensors, unguarded
+  long clock = 0;                            // instructions of the outer frame so far
+  bool ran_opaque_python = false;            // a nonstrict function may capture tensors, unguarded
 
  private:
   PyRef tensor_at(PyObject* real, const Source* source);

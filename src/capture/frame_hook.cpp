@@ -39,8 +39,7 @@ void disarm(PyThreadState* state) {
 }
 
 PyObject* hook(PyThreadState* state, FsFrame* frame, int throwing) {
-  if (t_capture && !t_capture->suspended)
-    return interpret_inlined(*t_capture, state, frame, throwing);
+  if (t_capture && !t_capture->suspended) return interpret_inlined(*t_capture, state, frame, throwing);
   Armed* armed = t_armed;
   if (!armed || throwing || fs_frame_function(frame) != armed->function) {
     _PyFrameEvalFunction next = g_other && g_other != &hook ? g_other : &_PyEval_EvalFrameDefault;
@@ -54,9 +53,7 @@ PyObject* hook(PyThreadState* state, FsFrame* frame, int throwing) {
 
 }  // namespace
 
-CaptureScope::CaptureScope(Capture& capture) : outer_(std::exchange(t_capture, &capture)) {
-  arm(PyThreadState_Get());
-}
+CaptureScope::CaptureScope(Capture& capture) : outer_(std::exchange(t_capture, &capture)) { arm(PyThreadState_Get()); }
 
 CaptureScope::~CaptureScope() {
   t_capture = outer_;

@@ -271,9 +271,8 @@ void look_at_arguments(Capture& capture, FsFrame* frame) {
     PyObject* value = fs_frame_locals(frame)[i];
     if (!value || PyTuple_Check(value) || PyType_Check(value) || PyExceptionInstance_Check(value)) continue;
     if (is_guardable_constant(value) || !is_python_class(Py_TYPE(value)) || !capture.is_unknown(value)) continue;
-    const bool being_made = std::any_of(
-        capture.instantiating.begin(), capture.instantiating.end(),
-        [&](PyTypeObject* type) { return PyObject_TypeCheck(value, type); });
+    const bool being_made = std::any_of(capture.instantiating.begin(), capture.instantiating.end(),
+                                        [&](PyTypeObject* type) { return PyObject_TypeCheck(value, type); });
     if (!being_made)
       capture.stop(BreakReason::Origin, fmt::format("a {} that C code passes on", Py_TYPE(value)->tp_name));
     capture.made(PyRef::borrow(value));

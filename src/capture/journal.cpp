@@ -25,9 +25,7 @@ void refill_dict(PyObject* dict, PyObject* copy) {
   auto set = [&](PyObject* key, PyObject* value) {
     check((ordered ? PyODict_SetItem(dict, key, value) : PyDict_SetItem(dict, key, value)) == 0);
   };
-  auto remove = [&](PyObject* key) {
-    check((ordered ? PyODict_DelItem(dict, key) : PyDict_DelItem(dict, key)) == 0);
-  };
+  auto remove = [&](PyObject* key) { check((ordered ? PyODict_DelItem(dict, key) : PyDict_DelItem(dict, key)) == 0); };
   PyRef keys = checked(PyDict_Keys(dict));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i) {
     PyObject* key = PyList_GET_ITEM(keys.get(), i);

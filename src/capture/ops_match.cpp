@@ -15,17 +15,11 @@ PyRef truth(bool value) { return PyRef::borrow(value ? Py_True : Py_False); }
 
 }  // namespace
 
-void FrameInterpreter::get_len(int) {
-  push(checked(PyLong_FromSsize_t(length_of(capture_, top().get()))));
-}
+void FrameInterpreter::get_len(int) { push(checked(PyLong_FromSsize_t(length_of(capture_, top().get())))); }
 
-void FrameInterpreter::match_mapping(int) {
-  push(truth((Py_TYPE(top().get())->tp_flags & Py_TPFLAGS_MAPPING) != 0));
-}
+void FrameInterpreter::match_mapping(int) { push(truth((Py_TYPE(top().get())->tp_flags & Py_TPFLAGS_MAPPING) != 0)); }
 
-void FrameInterpreter::match_sequence(int) {
-  push(truth((Py_TYPE(top().get())->tp_flags & Py_TPFLAGS_SEQUENCE) != 0));
-}
+void FrameInterpreter::match_sequence(int) { push(truth((Py_TYPE(top().get())->tp_flags & Py_TPFLAGS_SEQUENCE) != 0)); }
 
 void FrameInterpreter::match_keys(int) {
   PyObject *keys = top().get(), *subject = top(2).get();
@@ -36,7 +30,8 @@ void FrameInterpreter::match_keys(int) {
     PyObject* key = PyTuple_GET_ITEM(keys, i);
     const int again = PySet_Contains(distinct.get(), key);
     python::check(again >= 0);
-    if (again) raise_python(PyExc_ValueError, fmt::format("mapping pattern checks duplicate key ({})", python::spell(key)));
+    if (again)
+      raise_python(PyExc_ValueError, fmt::format("mapping pattern checks duplicate key ({})", python::spell(key)));
     python::check(PySet_Add(distinct.get(), key) == 0);
   }
   PyRef values = checked(PyTuple_New(PyTuple_GET_SIZE(keys)));
@@ -75,9 +70,9 @@ void FrameInterpreter::match_class(int arg) {
     const int again = PySet_Contains(seen.get(), attribute);
     python::check(again >= 0);
     if (again) {
-      raise_python(PyExc_TypeError, fmt::format("{}() got multiple sub-patterns for attribute '{}'",
-                                                reinterpret_cast<PyTypeObject*>(type.get())->tp_name,
-                                                python::text_of(attribute)));
+      raise_python(PyExc_TypeError,
+                   fmt::format("{}() got multiple sub-patterns for attribute '{}'",
+                               reinterpret_cast<PyTypeObject*>(type.get())->tp_name, python::text_of(attribute)));
     }
     python::check(PySet_Add(seen.get(), attribute) == 0);
     PyRef value;
@@ -95,17 +90,17 @@ void FrameInterpreter::match_class(int arg) {
   if (arg > 0) {
     PyRef places = python::attribute(type.get(), "__match_args__");
     if (places && !PyTuple_CheckExact(places.get())) {
-      raise_python(PyExc_TypeError, fmt::format("{}.__match_args__ must be a tuple (got {})",
-                                                reinterpret_cast<PyTypeObject*>(type.get())->tp_name,
-                                                Py_TYPE(places.get())->tp_name));
+      raise_python(PyExc_TypeError,
+                   fmt::format("{}.__match_args__ must be a tuple (got {})",
+                               reinterpret_cast<PyTypeObject*>(type.get())->tp_name, Py_TYPE(places.get())->tp_name));
     }
     // int, str, list and the like match themselves by their first place.
     const bool itself = !places && (reinterpret_cast<PyTypeObject*>(type.get())->tp_flags & _Py_TPFLAGS_MATCH_SELF);
     const Py_ssize_t allowed = itself ? 1 : places ? PyTuple_GET_SIZE(places.get()) : 0;
     if (arg > allowed) {
-      raise_python(PyExc_TypeError,
-                   fmt::format("{}() accepts {} positional sub-pattern{} ({} given)",
-                               reinterpret_cast<PyTypeObject*>(type.get())->tp_name, allowed, allowed == 1 ? "" : "s", arg));
+      raise_python(PyExc_TypeError, fmt::format("{}() accepts {} positional sub-pattern{} ({} given)",
+                                                reinterpret_cast<PyTypeObject*>(type.get())->tp_name, allowed,
+                                                allowed == 1 ? "" : "s", arg));
     }
     if (itself) python::check(PyList_Append(values.get(), subject.get()) == 0);
     for (int i = 0; !itself && i < arg; ++i) {

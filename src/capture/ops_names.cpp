@@ -41,9 +41,7 @@ void FrameInterpreter::load_fast(int arg) {
   push(PyRef(local));
 }
 
-void FrameInterpreter::store_fast(int arg) {
-  set_local(arg, pop());
-}
+void FrameInterpreter::store_fast(int arg) { set_local(arg, pop()); }
 
 void FrameInterpreter::delete_fast(int arg) {
   if (!locals_[arg]) {
@@ -73,7 +71,8 @@ PyRef FrameInterpreter::load_name(PyObject* wanted) {
   PyObject* builtins = fs_frame_builtins(frame_);
   if (!PyDict_CheckExact(builtins)) capture_.stop(BreakReason::Attribute, "a builtin");
   PyObject* value = PyDict_GetItemWithError(builtins, wanted);
-  if (!value) raise_name_error(PyExc_NameError, fmt::format("name '{}' is not defined", python::text_of(wanted)), wanted);
+  if (!value)
+    raise_name_error(PyExc_NameError, fmt::format("name '{}' is not defined", python::text_of(wanted)), wanted);
   return capture_.read_key(builtins, capture_.sources.pinned(builtins, ""), wanted, value);
 }
 
@@ -136,8 +135,7 @@ void FrameInterpreter::load_deref(int arg) {
     const bool is_free = arg >= code_->co_nlocalsplus - code_->co_nfreevars;
     raise_python(is_free ? PyExc_NameError : PyExc_UnboundLocalError,
                  fmt::format("cannot access {} variable '{}' where it is not associated with a value{}",
-                             is_free ? "free" : "local", local_name(code_, arg),
-                             is_free ? " in enclosing scope" : ""));
+                             is_free ? "free" : "local", local_name(code_, arg), is_free ? " in enclosing scope" : ""));
   }
   const Source* source = capture_.source_of(cell);
   if (source && (!capture_.journal.touched(cell) || capture_.journal.original(cell) == value)) {

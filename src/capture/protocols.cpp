@@ -88,12 +88,16 @@ bool contains(Capture& capture, PyObject* container, PyObject* item) {
       PyObject* value = PyDict_GetItemWithError(dict, item);
       python::check(value || !PyErr_Occurred());
       if (source && value) {
-        if (is_guardable_constant(item)) capture.guard_present(dict, source, item);
-        else capture.consult(dict);
+        if (is_guardable_constant(item))
+          capture.guard_present(dict, source, item);
+        else
+          capture.consult(dict);
       }
       if (source && !value) {
-        if (is_guardable_constant(item)) capture.guard_absent(dict, source, item);
-        else capture.consult(dict);
+        if (is_guardable_constant(item))
+          capture.guard_absent(dict, source, item);
+        else
+          capture.consult(dict);
       }
       return value != nullptr;
     }
@@ -258,8 +262,8 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
     capture.guard_length(object);
     PyRef items = value && PySlice_Check(key) ? checked(PySequence_List(get_iterator(capture, value).get())) : PyRef();
     capture.before_write(object);
-    python::check((value ? PyObject_SetItem(object, key, items ? items.get() : value)
-                         : PyObject_DelItem(object, key)) == 0);
+    python::check(
+        (value ? PyObject_SetItem(object, key, items ? items.get() : value) : PyObject_DelItem(object, key)) == 0);
     return;
   }
   if (PyDict_Check(object)) {
@@ -268,8 +272,10 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
     if (source && !is_guardable_constant(key)) capture.consult(object);
     if (source && !value && is_guardable_constant(key)) {
       PyObject* there = PyDict_GetItemWithError(object, key);
-      if (there) capture.guard_present(object, source, key);
-      else capture.guard_absent(object, source, key);
+      if (there)
+        capture.guard_present(object, source, key);
+      else
+        capture.guard_absent(object, source, key);
     }
     capture.before_write(object);
     return really();

@@ -118,8 +118,8 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
       PyRef contents = make(recipe.parts[0]);
       PyRef none = checked(PyTuple_New(0));
       // A value type takes its contents when it is made; a container is filled afterwards.
-      const bool filled_later = !contents || PyDict_Check(contents.get()) || PyList_Check(contents.get()) ||
-                                PySet_Check(contents.get());
+      const bool filled_later =
+          !contents || PyDict_Check(contents.get()) || PyList_Check(contents.get()) || PySet_Check(contents.get());
       PyTypeObject* base = type;
       while (!is_c_class(base)) base = base->tp_base;
       PyRef args = filled_later ? none : checked(PyTuple_Pack(1, contents.get()));
@@ -155,7 +155,8 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
       PyRef made = checked(PyObject_Call(callable.get(), args.get(), nullptr));
       if (recipe.parts.size() > 2) {
         PyRef state = make(recipe.parts[2]);
-        if (state && state.get() != Py_None) checked(PyObject_CallMethod(made.get(), "__setstate__", "(O)", state.get()));
+        if (state && state.get() != Py_None)
+          checked(PyObject_CallMethod(made.get(), "__setstate__", "(O)", state.get()));
       }
       return made;
     }

@@ -16,25 +16,26 @@ using guards::Source;
 using python::PyRef;
 
 // One table: name, and what it makes.
-#define FIRESTEEL_RECIPES(X)                                                          \
-  X(Nothing, "an empty place")                                                        \
-  X(Constant, "`object` itself")                                                      \
-  X(Load, "what the guards found at source number `index`")                           \
-  X(Output, "tensor number `index` of the graph")                                     \
-  X(Tuple, "a tuple of the parts; of class `object` where there is one")              \
-  X(List, "a list of the parts")                                                      \
-  X(Dict, "a dict of the parts: key, value, key, …")                                  \
-  X(Set, "a set of the parts")                                                        \
-  X(FrozenSet, "a frozenset of the parts")                                            \
-  X(Slice, "a slice of the three parts")                                              \
-  X(Cell, "a closure's cell that holds the part")                                     \
-  X(Method, "a bound method: function, self")                                         \
-  X(Function, "a function of code `object`: globals, closure, defaults, kwdefaults, " \
-              "annotations, dict, qualname")                                          \
-  X(Instance, "an object of class `object`: its contents, its dict, then slots")      \
-  X(Attribute, "attribute `object` of the part")                                      \
-  X(Call, "what the method `object` of the part gives, without arguments")            \
-  X(Stepped, "an iterator over the part, moved on by `index` items")                  \
+#define FIRESTEEL_RECIPES(X)                                                     \
+  X(Nothing, "an empty place")                                                   \
+  X(Constant, "`object` itself")                                                 \
+  X(Load, "what the guards found at source number `index`")                      \
+  X(Output, "tensor number `index` of the graph")                                \
+  X(Tuple, "a tuple of the parts; of class `object` where there is one")         \
+  X(List, "a list of the parts")                                                 \
+  X(Dict, "a dict of the parts: key, value, key, …")                             \
+  X(Set, "a set of the parts")                                                   \
+  X(FrozenSet, "a frozenset of the parts")                                       \
+  X(Slice, "a slice of the three parts")                                         \
+  X(Cell, "a closure's cell that holds the part")                                \
+  X(Method, "a bound method: function, self")                                    \
+  X(Function,                                                                    \
+    "a function of code `object`: globals, closure, defaults, kwdefaults, "      \
+    "annotations, dict, qualname")                                               \
+  X(Instance, "an object of class `object`: its contents, its dict, then slots") \
+  X(Attribute, "attribute `object` of the part")                                 \
+  X(Call, "what the method `object` of the part gives, without arguments")       \
+  X(Stepped, "an iterator over the part, moved on by `index` items")             \
   X(Reduced, "what a callable gives for a tuple of arguments, then its state")
 
 enum class RecipeKind : uint8_t {
@@ -51,12 +52,12 @@ struct Recipe {
 };
 
 // A change to make to an object that existed before.
-#define FIRESTEEL_WRITES(X)                            \
-  X(SetKey, "a dict's `key` to the value")             \
-  X(DeleteKey, "a dict's `key`")                       \
-  X(Append, "the value to a list or deque")            \
-  X(Refill, "a container with what the value holds")   \
-  X(SetCell, "a cell to the value")                    \
+#define FIRESTEEL_WRITES(X)                          \
+  X(SetKey, "a dict's `key` to the value")           \
+  X(DeleteKey, "a dict's `key`")                     \
+  X(Append, "the value to a list or deque")          \
+  X(Refill, "a container with what the value holds") \
+  X(SetCell, "a cell to the value")                  \
   X(SetSlot, "a slot to the value; `key` is its descriptor")
 
 enum class WriteKind : uint8_t {

@@ -191,8 +191,7 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
   };
   if (type == &PyTuple_Type) return sequence(RecipeKind::Tuple);
   if (type == &PyList_Type) return sequence(RecipeKind::List);
-  if (type == &PyDict_Type)
-    return with_parts(value, RecipeKind::Dict, nullptr, [&] { return dict_parts(value); });
+  if (type == &PyDict_Type) return with_parts(value, RecipeKind::Dict, nullptr, [&] { return dict_parts(value); });
   if (PyAnySet_CheckExact(value)) {
     const RecipeKind kind = type == &PySet_Type ? RecipeKind::Set : RecipeKind::FrozenSet;
     return with_parts(value, kind, nullptr, [&] {
@@ -211,8 +210,7 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
     return add(RecipeKind::Slice, nullptr, {of(slice->start), of(slice->stop), of(slice->step)});
   }
   if (PyCell_Check(value)) {
-    return with_parts(value, RecipeKind::Cell, nullptr,
-                      [&] { return std::vector<int32_t>{of(PyCell_GET(value))}; });
+    return with_parts(value, RecipeKind::Cell, nullptr, [&] { return std::vector<int32_t>{of(PyCell_GET(value))}; });
   }
   if (PyMethod_Check(value)) {
     const int32_t function = of(PyMethod_GET_FUNCTION(value));
@@ -222,9 +220,12 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
     auto* function = reinterpret_cast<PyFunctionObject*>(value);
     return with_parts(value, RecipeKind::Function, function->func_code, [&] {
       PyObject* annotations = function->func_annotations;
-      return std::vector<int32_t>{constant(function->func_globals), of(function->func_closure),
-                                  of(function->func_defaults),      of(function->func_kwdefaults),
-                                  of(annotations),                  of(function->func_dict),
+      return std::vector<int32_t>{constant(function->func_globals),
+                                  of(function->func_closure),
+                                  of(function->func_defaults),
+                                  of(function->func_kwdefaults),
+                                  of(annotations),
+                                  of(function->func_dict),
                                   of(function->func_qualname)};
     });
   }
@@ -324,7 +325,8 @@ void RecipeMaker::write_dict(int32_t target, PyObject* container, PyObject* befo
   }
   position = 0;
   while (PyDict_Next(before, &position, &key, &value)) {
-    if (PyDict_Contains(dict, key) == 0) book_.writes.push_back({WriteKind::DeleteKey, target, PyRef::borrow(key), target});
+    if (PyDict_Contains(dict, key) == 0)
+      book_.writes.push_back({WriteKind::DeleteKey, target, PyRef::borrow(key), target});
   }
   position = 0;
   while (PyDict_Next(dict, &position, &key, &value)) {
@@ -374,7 +376,8 @@ void RecipeMaker::add_writes() {
     const int32_t target = load(source);
     keep_apart(container, source);
     if (change.member) {
-      book_.writes.push_back({WriteKind::SetSlot, target, change.member, of(slot_value(container, change.member.get()))});
+      book_.writes.push_back(
+          {WriteKind::SetSlot, target, change.member, of(slot_value(container, change.member.get()))});
     } else if (PyCell_Check(container)) {
       book_.writes.push_back({WriteKind::SetCell, target, {}, of(PyCell_GET(container))});
     } else if (PyDict_Check(container)) {

@@ -45,7 +45,7 @@ class Region {
   struct Bucket {
     std::vector<std::shared_ptr<Segment>> segments;
     std::vector<guards::SourcePath> moving;  // tensors that were other ones at a later call
-    bool gave_up = false;  // the limit was reached: eager from now on
+    bool gave_up = false;                    // the limit was reached: eager from now on
   };
   struct Place {
     PyCodeObject* code;

@@ -412,8 +412,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
     const long at = attempt->no_recipe_birth != -2 ? attempt->no_recipe_birth : capture.clock;
     const bool hopeless = whole || tries >= kAttempts || at < 0 || (stop_at >= 0 && at >= stop_at) ||
                           broken->reason == BreakReason::Trace;
-    if (hopeless)
-      return birth.note(eager_segment(*attempt, whole ? std::move(*broken) : std::move(*reason), ambient));
+    if (hopeless) return birth.note(eager_segment(*attempt, whole ? std::move(*broken) : std::move(*reason), ambient));
     stop_at = at;
   }
 }

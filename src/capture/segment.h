@@ -29,13 +29,13 @@ struct Segment {
   std::unique_ptr<guards::GuardProgram> guards;
   std::unique_ptr<Runner> runner;  // null: the graph is empty
   RecipeBook book;
-  int32_t result = -1;                                // recipes: of Return,
-  std::vector<std::pair<int32_t, int32_t>> locals;    // of a Break: for each local that changed,
-  std::vector<int32_t> stack;                         // for the whole stack,
-  std::optional<int32_t> handled;                     // for the exception that is being handled, where it changed
-  std::optional<TorchModes> modes;                    // where the segment leaves torch in another state
-  int end = 0;                                        // the instruction that runs eagerly
-  std::optional<Break> broken;                        // why it does
+  int32_t result = -1;                              // recipes: of Return,
+  std::vector<std::pair<int32_t, int32_t>> locals;  // of a Break: for each local that changed,
+  std::vector<int32_t> stack;                       // for the whole stack,
+  std::optional<int32_t> handled;                   // for the exception that is being handled, where it changed
+  std::optional<TorchModes> modes;                  // where the segment leaves torch in another state
+  int end = 0;                                      // the instruction that runs eagerly
+  std::optional<Break> broken;                      // why it does
   std::string graph_text;
   // For explain(): where it starts, which one it was, and how long its capture took.
   std::string function, file;

@@ -31,8 +31,7 @@ template <class F>
 void each_item(Capture& capture, PyObject* container, F&& visit) {
   capture.consult(container);
   if (PyList_Check(container) || PyTuple_Check(container)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i)
-      visit(PySequence_Fast_GET_ITEM(container, i));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) visit(PySequence_Fast_GET_ITEM(container, i));
   } else if (PyDict_Check(container)) {
     Py_ssize_t position = 0;
     PyObject* value = nullptr;
@@ -97,9 +96,9 @@ void watch_text(Capture& capture, PyObject* value) {
   if (capture.concrete) return;
   if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "a tensor is written into a string");
   if (is_guardable_constant(value) || PyType_Check(value)) return;
-  const bool by_address = PyFunction_Check(value) || PyMethod_Check(value) || PyCFunction_Check(value) ||
-                          (Py_TYPE(value)->tp_repr == PyBaseObject_Type.tp_repr &&
-                           Py_TYPE(value)->tp_str == PyBaseObject_Type.tp_str);
+  const bool by_address =
+      PyFunction_Check(value) || PyMethod_Check(value) || PyCFunction_Check(value) ||
+      (Py_TYPE(value)->tp_repr == PyBaseObject_Type.tp_repr && Py_TYPE(value)->tp_str == PyBaseObject_Type.tp_str);
   if (by_address) capture.stop(BreakReason::Value, fmt::format("the text of a {}", Py_TYPE(value)->tp_name));
   watch_nested(capture, value, {"__str__", "__repr__", "__format__"}, "the text", 0);
 }

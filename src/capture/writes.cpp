@@ -8,8 +8,8 @@ namespace firesteel::capture {
 
 void Capture::before_write(PyObject* container) {
   if (concrete || is_made(container)) return;
-  const bool known = PyDict_Check(container) || PyList_CheckExact(container) || PySet_CheckExact(container) ||
-                     PyCell_Check(container);
+  const bool known =
+      PyDict_Check(container) || PyList_CheckExact(container) || PySet_CheckExact(container) || PyCell_Check(container);
   if (!known) stop(BreakReason::Write, fmt::format("changing a {}", Py_TYPE(container)->tp_name));
   journal.before(container);
 }
@@ -47,7 +47,8 @@ void Capture::guard_absent(PyObject* dict, const Source* in, PyObject* key) {
 
 PyRef Capture::read_key(PyObject* dict, const Source* in, PyObject* key, PyObject* value) {
   if (concrete) return PyRef::borrow(value);
-  const bool as_before = in && (!journal.touched(dict) || PyDict_GetItemWithError(journal.original(dict), key) == value);
+  const bool as_before =
+      in && (!journal.touched(dict) || PyDict_GetItemWithError(journal.original(dict), key) == value);
   if (as_before) return admit(value, sources.item(in, key));
   return adopt(PyRef::borrow(value));
 }

@@ -198,9 +198,10 @@ int GuardProgram::run(PyObject* const* arguments, PyObject* function, PyObject**
   lost_step_ = -1;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
-    PyObject* value = step.kind == AccessKind::Argument   ? arguments[step.index]
-                      : step.kind == AccessKind::Function ? function
-                                                          : follow(step.kind, slots[step.from], step.key.get(), step.index);
+    PyObject* value = step.kind == AccessKind::Argument ? arguments[step.index]
+                      : step.kind == AccessKind::Function
+                          ? function
+                          : follow(step.kind, slots[step.from], step.key.get(), step.index);
     if (!value && step.wanted && step.kind == AccessKind::InstanceDict) {
       // An object whose dict has not been needed so far gets an empty one, which it keeps.
       value = PyRef::steal(PyObject_GenericGetDict(slots[step.from], nullptr)).get();

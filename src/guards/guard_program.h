@@ -81,7 +81,7 @@ class GuardProgram {
     AccessKind kind;
     uint32_t from = 0;
     bool is_root = false;
-    bool wanted = false;  // its value is used, not only looked at
+    bool wanted = false;                       // its value is used, not only looked at
     uint32_t first_guard = 0, last_guard = 0;  // the guards on this step's value
     int64_t index = 0;
     PyRef key;

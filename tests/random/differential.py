@@ -5,6 +5,7 @@ A failure prints `Program(...)`: `check(Program(...))` in a Python started in th
 
 import contextlib
 import dataclasses
+import gc
 import io
 import itertools
 import linecache
@@ -148,6 +149,9 @@ class Side:
                 trace = [
                     (f.name, f.lineno) for f in traceback.extract_tb(error.__traceback__) if f.filename == self.file
                 ]
+                # What its frames still hold goes now, not when somebody drops the exception.
+                traceback.clear_frames(error.__traceback__)
+                gc.collect()
             after = self.use(result)
         seen = Seen()
         space = {name: value for name, value in self.space.items() if name.isupper()}

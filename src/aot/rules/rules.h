@@ -6,7 +6,8 @@
 namespace firesteel {
 
 #define FIRESTEEL_RULE_GROUPS(X) \
-  X(attention) X(convolution) X(factory) X(indexing) X(linear_algebra) X(normalization) X(pointwise) X(pooling) X(spectral)
+  X(attention)                   \
+  X(convolution) X(factory) X(indexing) X(linear_algebra) X(normalization) X(pointwise) X(pooling) X(spectral)
 
 #define X(group) c10::ArrayRef<ShapeRuleEntry> group##_rules();
 FIRESTEEL_RULE_GROUPS(X)

@@ -65,9 +65,7 @@ int fs_generator_is_suspended(PyObject* generator) {
 PyObject* fs_frame_finish(PyThreadState* state, FsFrame* frame, PyObject* value) { return value; }
 
 int fs_wants_break(PyThreadState* state) { return *(volatile int*)&state->interp->ceval.eval_breaker; }
-int fs_has_other_threads(PyThreadState* state) {
-  return state->interp->threads.head != state || state->next != NULL;
-}
+int fs_has_other_threads(PyThreadState* state) { return state->interp->threads.head != state || state->next != NULL; }
 
 PyObject* fs_type_dict(PyTypeObject* type) { return type->tp_dict; }
 
