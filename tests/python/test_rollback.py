@@ -167,10 +167,14 @@ def test_interrupts_leave_nothing(backend, monkeypatch):
 
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     before = state.look()
+    compiled = firesteel.compile(endless, backend=backend)
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        firesteel.compile(endless, backend=backend)(torch.ones(3))
-    timer.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            compiled(torch.ones(3))
+    finally:
+        timer.cancel()
+        timer.join()
     assert state.look() == before
     assert not firesteel.is_compiling()
     assert_no_stand_ins()
