@@ -47,35 +47,6 @@ PyRef get_item_of_tuple(Capture& capture, PyObject* tuple, Py_ssize_t index) {
   return capture.admit(value, capture.sources.item(source, static_cast<int64_t>(index)));
 }
 
-PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
-  switch (tensor_attribute_kind(name)) {
-    case TensorAttribute::Constant:
-      return checked(PyObject_GetAttr(tensor, name));
-    case TensorAttribute::View: {
-      static PyObject* getattr = checked(PyObject_GetAttrString(PyImport_AddModule("builtins"), "getattr")).release();
-      return capture.torch_call(getattr, "getattr", checked(PyTuple_Pack(2, tensor, name)));
-    }
-    case TensorAttribute::Unknown:
-      break;
-  }
-  PyObject* found = _PyType_Lookup(Py_TYPE(tensor), name);
-  if (!found) {
-    // Set by somebody on the tensor object itself.
-    PyObject* real = capture.real_of(tensor);
-    PyObject* dict = guards::instance_dict(real ? real : tensor);
-    PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
-    const Source* source = real ? capture.source_of(real) : nullptr;
-    const Source* in = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
-    if (value) return in ? capture.admit(value, capture.sources.item(in, name)) : capture.adopt(PyRef::borrow(value));
-    if (in) capture.add_guard({GuardKind::Absent, in, PyRef::borrow(name)});
-    return {};
-  }
-  const bool is_method = found && (Py_IS_TYPE(found, &PyMethodDescr_Type) || PyFunction_Check(found) ||
-                                   Py_IS_TYPE(found, &PyWrapperDescr_Type));
-  if (!is_method) capture.stop(BreakReason::Attribute, spelled(tensor, name));
-  return checked(PyObject_GetAttr(tensor, name));
-}
-
 // torch puts objects in place of some of its modules, which pass on what they do not define: `torch.backends.mha`,
 // `torch._VF`. What they pass it on to never changes.
 PyRef wrapped_module_attribute(Capture& capture, PyObject* module, PyObject* name) {

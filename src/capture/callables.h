@@ -60,6 +60,8 @@ PyRef call_spread(Capture& capture, PyObject* callable, PyObject* args, PyObject
 PyRef load_attribute(Capture& capture, PyObject* object, PyObject* name);
 // Empty where there is none.
 PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name);
+// tensor_attributes.cpp
+PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name);
 // object.__getattribute__: the instance's class and dict, no __getattr__.
 PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name);
 // As LOAD_METHOD has it: the function with `self` apart where it is a plain method.

@@ -1,0 +1,153 @@
+// Methods of lists, dicts, sets, strings and the like: what each looks at, and what it changes.
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+#include "capture/callables.h"
+#include "capture/cpython/frame_shim.h"
+#include "capture/iterables.h"
+#include "python/errors.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::checked;
+
+// Names of methods that change their object; all others only read it.
+bool changes(PyTypeObject* type, std::string_view name) {
+  static const auto* names = new std::unordered_set<std::string_view>{"append",
+                                                                      "extend",
+                                                                      "insert",
+                                                                      "pop",
+                                                                      "remove",
+                                                                      "clear",
+                                                                      "reverse",
+                                                                      "sort",
+                                                                      "update",
+                                                                      "setdefault",
+                                                                      "popitem",
+                                                                      "add",
+                                                                      "discard",
+                                                                      "__setitem__",
+                                                                      "__delitem__",
+                                                                      "__iadd__",
+                                                                      "__ior__",
+                                                                      "__iand__",
+                                                                      "__isub__",
+                                                                      "__ixor__",
+                                                                      "appendleft",
+                                                                      "popleft",
+                                                                      "extendleft",
+                                                                      "rotate",
+                                                                      "move_to_end",
+                                                                      "difference_update",
+                                                                      "intersection_update",
+                                                                      "symmetric_difference_update",
+                                                                      "__init__",
+                                                                      "__imul__"};
+  const bool holds = PyType_IsSubtype(type, &PyList_Type) || PyType_IsSubtype(type, &PyDict_Type) ||
+                     PyType_IsSubtype(type, &PySet_Type) || std::string_view(type->tp_name) == "collections.deque";
+  return holds && names->count(name) != 0;
+}
+
+bool is_dict_method(std::string_view name) { return name == "get" || name == "pop" || name == "setdefault"; }
+
+// d.get(k), d.pop(k), d.setdefault(k): only this key is looked at.
+PyRef at_key(Capture& capture, PyObject* callable, std::string_view name, CallArgs& args) {
+  PyObject *dict = args[0], *key = args[1];
+  watch_hash(capture, key);
+  const Source* source = capture.source_of(dict);
+  PyObject* value = PyDict_GetItemWithError(dict, key);
+  python::check(value || !PyErr_Occurred());
+  if (source && !is_guardable_constant(key) && !PyType_Check(key)) capture.consult(dict);
+  if (value) {
+    PyRef read = !source                                           ? capture.adopt(PyRef::borrow(value))
+                 : is_guardable_constant(key) || PyType_Check(key) ? capture.read_key(dict, source, key, value)
+                                                                   : capture.adopt(PyRef::borrow(value));
+    if (name == "pop") {
+      capture.before_write(dict);
+      args.call(callable);
+    }
+    return read;
+  }
+  if (source && is_guardable_constant(key)) capture.guard_absent(dict, source, key);
+  if (name == "setdefault") capture.before_write(dict);
+  return capture.adopt(args.call(callable));
+}
+
+}  // namespace
+
+bool has_container_methods(PyTypeObject* type) {
+  const std::string_view name = type->tp_name;
+  return type == &PyList_Type || type == &PyDict_Type || type == &PyTuple_Type || type == &PySet_Type ||
+         type == &PyFrozenSet_Type || type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type ||
+         type == &PyBytes_Type || type == &PyRange_Type || type == &PyComplex_Type || type == &PyBool_Type ||
+         type == &PySlice_Type || name == "torch.Size" || name == "torch.dtype" || name == "torch.device" ||
+         name == "collections.OrderedDict" || name == "collections.deque" || name == "collections.defaultdict" ||
+         type == &PyDictKeys_Type || type == &PyDictItems_Type || type == &PyDictValues_Type;
+}
+
+PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* type, std::string_view name,
+                            CallArgs& args) {
+  if (args.values.empty()) return args.call(callable);  // raises
+  PyObject* self = args[0];
+  if (!PyObject_TypeCheck(self, type)) return args.call(callable);
+  if (PyDict_Check(self) && is_dict_method(name) && args.values.size() >= 2 && args.values.size() <= 3 &&
+      !args.keyword_count())
+    return at_key(capture, callable, name, args);
+  if (PyDict_Check(self) && args.values.size() == 2) {
+    if (name == "__getitem__" || name == "__contains__") {
+      watch_hash(capture, args[1]);
+      const Source* source = capture.source_of(self);
+      PyObject* value = PyDict_GetItemWithError(self, args[1]);
+      python::check(value || !PyErr_Occurred());
+      if (source && !is_guardable_constant(args[1])) capture.consult(self);
+      if (source && !value) capture.guard_absent(self, source, args[1]);
+      if (name == "__contains__") {
+        if (source && value) capture.guard_present(self, source, args[1]);
+        return PyRef::borrow(value ? Py_True : Py_False);
+      }
+      if (!value) return capture.adopt(args.call(callable));
+      if (source && is_guardable_constant(args[1])) return capture.read_key(self, source, args[1], value);
+      return capture.adopt(PyRef::borrow(value));
+    }
+  }
+  if (name == "__getitem__" && args.values.size() == 2 && (PyList_Check(self) || PyTuple_Check(self))) {
+    capture.consult(self);
+    return capture.adopt(args.call(callable));
+  }
+  if (name == "__iter__") return get_iterator(capture, self);
+  if (name == "__len__") return checked(PyLong_FromSsize_t(length_of(capture, self)));
+  const bool writes = changes(type, name);
+  for (size_t i = 1; i < args.values.size(); ++i) {
+    const bool takes_items = name != "append" && name != "insert" && name != "add" && name != "appendleft" &&
+                             name != "__setitem__" && name != "setdefault" && name != "get" && name != "pop" &&
+                             name != "index" && name != "count" && name != "remove" && name != "discard";
+    if (takes_items && is_iterable(args[i])) {
+      settle(capture, args.values[i]);
+      args.values[i] = capture.consult_deep(args[i]);
+    } else if (name == "index" || name == "count" || name == "remove" || PyUnicode_Check(self)) {
+      watch_comparison(capture, args[i], "eq");
+    } else if (PyAnySet_Check(self) || (PyDict_Check(self) && i == 1)) {
+      watch_hash(capture, args[i]);
+    }
+  }
+  if (PyUnicode_Check(self) && name == "format") {
+    for (size_t i = 1; i < args.values.size(); ++i) watch_text(capture, args[i]);
+  }
+  // Views look at their dict when they are used; what appends needs not know what is there.
+  const bool looks = name != "append" && name != "keys" && name != "values" && name != "items" &&
+                     !(PyDict_Check(self) && (name == "__setitem__" || name == "update"));
+  const bool is_container = PyList_Check(self) || PyDict_Check(self) || PyAnySet_Check(self) || PyTuple_Check(self);
+  if (looks && is_container) {
+    if (name == "index" || name == "count" || name == "remove") watch_comparison(capture, self, "eq");
+    capture.consult(self);
+  }
+  if (PyObject* dict = fs_view_dict(self)) capture.consult(dict);
+  if (writes) capture.before_write(self);
+  PyRef result = args.call(callable);
+  if (result.get() == Py_None || result.get() == self) return result;
+  return result_of(capture, std::move(result));
+}
+
+}  // namespace firesteel::capture

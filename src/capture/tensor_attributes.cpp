@@ -1,0 +1,42 @@
+// Attributes of tensors: facts of the stand-in, views, methods, and what somebody set on the object.
+#include <fmt/format.h>
+
+#include "capture/callables.h"
+#include "python/errors.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+
+using python::checked;
+
+PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
+  switch (tensor_attribute_kind(name)) {
+    case TensorAttribute::Constant:
+      return checked(PyObject_GetAttr(tensor, name));
+    case TensorAttribute::View: {
+      static PyObject* getattr = checked(PyObject_GetAttrString(PyImport_AddModule("builtins"), "getattr")).release();
+      return capture.torch_call(getattr, "getattr", checked(PyTuple_Pack(2, tensor, name)));
+    }
+    case TensorAttribute::Unknown:
+      break;
+  }
+  PyObject* found = _PyType_Lookup(Py_TYPE(tensor), name);
+  if (!found) {
+    // Set by somebody on the tensor object itself.
+    PyObject* real = capture.real_of(tensor);
+    PyObject* dict = guards::instance_dict(real ? real : tensor);
+    PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
+    const Source* source = real ? capture.source_of(real) : nullptr;
+    const Source* in = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
+    if (value) return in ? capture.admit(value, capture.sources.item(in, name)) : capture.adopt(PyRef::borrow(value));
+    if (in) capture.add_guard({GuardKind::Absent, in, PyRef::borrow(name)});
+    return {};
+  }
+  const bool is_method = found && (Py_IS_TYPE(found, &PyMethodDescr_Type) || PyFunction_Check(found) ||
+                                   Py_IS_TYPE(found, &PyWrapperDescr_Type));
+  if (!is_method)
+    capture.stop(BreakReason::Attribute, fmt::format("`.{}` of a {}", python::text_of(name), Py_TYPE(tensor)->tp_name));
+  return checked(PyObject_GetAttr(tensor, name));
+}
+
+}  // namespace firesteel::capture
