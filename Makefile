@@ -44,7 +44,6 @@ format: ## format C++ and Python in place
 
 lint: ## check formatting, ruff and clang-tidy; changes nothing
 	@scripts/setup.sh lint
-	@scripts/build.sh release _C
 	@scripts/lint.sh
 
 clean: ## remove what was built; .venv stays

@@ -43,7 +43,7 @@ find_missing() {
   fi
   if [[ ${1:-} == lint ]]; then
     need clang-format command -v clang-format
-    need clang-tidy command -v clang-tidy
+    need clang-tidy-19 command -v clang-tidy-19
   fi
 }
 

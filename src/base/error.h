@@ -20,8 +20,8 @@ FIRESTEEL_API Thrower current_thrower();
                                                const std::string& message);
 
 template <class E>
-[[noreturn]] __attribute__((cold, noinline)) void raise(std::string message) {
-  E error(std::move(message));
+[[noreturn]] __attribute__((cold, noinline)) void raise(const std::string& message) {
+  E error(message);
   if (Thrower thrower = current_thrower()) thrower(error);
   throw error;
 }

@@ -209,7 +209,7 @@ void bind_graph_objects(nb::module_& module) {
   nb::class_<GraphObject>(module, "Graph", "A traced function as a graph of ATen operators.")
       .def(
           "__call__",
-          [](const GraphObject& g, nb::args args, nb::kwargs kwargs) {
+          [](const GraphObject& g, const nb::args& args, const nb::kwargs& kwargs) {
             const std::shared_ptr<const TracedFunction> traced = g.traced;  // the call may drop the last reference to g
             traced_or_refuse(g);
             return hand_over(traced->call(args.ptr(), kwargs.ptr()));

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, note, settings
 import firesteel
 
 FULL = os.environ.get("FIRESTEEL_FULL") == "1"
-EXAMPLES = 20_000 if FULL else 1500
+EXAMPLES = 20_000 if FULL else 800
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
 
 # What is refused with a clear error, by us or by PyTorch's functionalization.
