@@ -32,6 +32,59 @@ TEST(CompileSemantics, MutatedInputs) {
       });
 }
 
+TEST(CompileSemantics, WritesKeepTheLayout) {
+  check(
+      [](Tensor x) {
+        Tensor y = x * 1;
+        y.transpose(0, 1).masked_fill_(y.t() > 0, 2.0);
+        y.reshape({-1}).mul_(3);  // a view in eager: so it must be one here
+        x.transpose(0, 1).masked_fill_(x.t() > 0, 2.0);
+        return std::make_tuple(y, y.view({-1}), x.t());
+      },
+      [] {
+        return std::make_tuple(at::randn({3, 4}));
+      });
+}
+
+TEST(CompileSemantics, WriteThatAutogradDoesNotSee) {
+  check(
+      [](Tensor x) {
+        x.detach().mul_(2);
+        return x * 3;
+      },
+      [] { return std::make_tuple(grad({3})); });
+}
+
+TEST(CompileSemantics, ViewMadeBeforeItsInputChangedShape) {
+  check(
+      [](Tensor x) {
+        Tensor row = x.select(0, 1);
+        x.unsqueeze_(0);
+        return std::make_pair(row, x.select(0, 0));
+      },
+      [] {
+        return std::make_tuple(at::randn({3, 4}));
+      });
+}
+
+TEST(CompileSemantics, TheGeneratorGoesWhereTheFunctionPutsIt) {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  check(
+      [=](Tensor x) mutable {
+        const Tensor start = generator.get_state();
+        Tensor first = at::rand({4});
+        generator.set_state(start);
+        Tensor second = at::randn({3});
+        like_eager::seed(3);
+        Tensor third = at::rand({4});
+        like_eager::seed(3);
+        return std::make_tuple(x + first, second, third, at::rand({5}), at::dropout(x.t(), 0.5, true));
+      },
+      [] {
+        return std::make_tuple(at::randn({4, 4}));
+      });
+}
+
 TEST(CompileSemantics, MutatedNonLeafKeepsItsGradient) {
   auto work = [](Tensor x) {
     x.mul_(3);
