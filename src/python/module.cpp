@@ -94,6 +94,9 @@ void look_up_types() {
 }  // namespace
 
 NB_MODULE(_C, module) {
+#ifdef NDEBUG
+  nb::set_leak_warnings(false);  // a graph that a program still holds as it ends is no leak to tell its user of
+#endif
   module.doc() = "Firesteel's native part.";
   install_errors(module.ptr());
   nb::register_exception_translator([](const std::exception_ptr& error, void*) { set_python_error(error); });
