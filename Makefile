@@ -30,7 +30,7 @@ test-full: setup ## as test, with the long sweeps, a wheel built and tried, and 
 
 test-asan: setup ## the C++ unit tests under AddressSanitizer and UBSan
 	@scripts/build.sh asan
-	@ctest --preset asan
+	@ctest --preset asan --parallel "$$(nproc)"
 
 bench: build ## run the benchmarks
 	@scripts/bench.sh
