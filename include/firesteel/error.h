@@ -18,6 +18,7 @@ namespace firesteel {
   X(InputMismatchError, Error, "the inputs differ from those the graph was traced for")              \
   X(GraphFormatError, Error, "the text of a graph cannot be read")                                   \
   X(GraphBreakError, Error, "a compiled function needs a graph break, which fullgraph=True forbids") \
+  X(ControlError, Error, "a control was used in a way it cannot be")                                 \
   X(RecompileLimitError, Error,                                                                      \
     "a compiled function was compiled too often, and fullgraph=True forbids running it eagerly")     \
   X(UnsupportedPlatformError, Error, "this build of torch, Python or machine is not supported")      \

@@ -150,7 +150,13 @@ def parse_graph(text: str) -> Graph:
     """Reads what str(graph) wrote."""
 
 def is_compiling() -> bool:
-    """True while this thread traces a function."""
+    """True where the code is being captured or traced; false in eager stretches."""
+
+def is_dynamo_compiling() -> bool:
+    """True where the code is being captured; false in what is only traced, and in eager stretches."""
+
+def is_exporting() -> bool:
+    """Always false: Firesteel does not export."""
 
 def is_traced(tensor: object) -> bool:
     """True for a tensor that stands for a value of a trace, running or ended."""
@@ -172,9 +178,12 @@ class CompiledFunction:
         """What was compiled."""
     def __call__(self, *args: object, **kwargs: object) -> Any: ...
 
-class NonstrictFunction:
-    """What firesteel.nonstrict_trace gives back."""
+class MarkedFunction:
+    """What nonstrict_trace, disable and run give back."""
 
+    @property
+    def _callable(self) -> Callable[..., Any]:
+        """What was marked."""
     def __call__(self, *args: object, **kwargs: object) -> Any: ...
 
 class _CaptureCounters(TypedDict):
@@ -198,7 +207,18 @@ def _compile_function(
 def _backends() -> dict[str, str]:
     """The built-in backends' names, and what they mean."""
 
-def _nonstrict_function(function: Callable[..., Any]) -> NonstrictFunction: ...
+def _marked_function(function: Callable[..., Any], mark: str, reason: str = "") -> MarkedFunction: ...
+def _function_mark(object: object) -> str | None: ...
+def _set_mark(callable: object, mark: str, object: object = None, reason: str = "") -> None: ...
+def _mark_of(callable: object) -> str: ...
+def _is_torch_function(callable: object) -> bool: ...
+def _stances() -> dict[str, str]:
+    """The stances' names, and what they mean."""
+
+def _set_stance(name: str, backend: object) -> tuple[str, object]: ...
+def _set_break_policy(policy: bool | None) -> bool | None: ...
+def _reset() -> None:
+    """Forgets all that was compiled."""
 
 class _Break(TypedDict):
     reason: str

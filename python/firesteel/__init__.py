@@ -25,6 +25,7 @@ from ._backends import (  # noqa: E402
 )
 from ._C import (  # noqa: E402
     CompiledFunction,
+    ControlError,
     DataDependentError,
     Error,
     EscapedTensorError,
@@ -42,6 +43,8 @@ from ._C import (  # noqa: E402
     Value,
     counters,
     is_compiling,
+    is_dynamo_compiling,
+    is_exporting,
     is_traced,
     native_counters,
     parse_graph,
@@ -51,10 +54,30 @@ from ._C import (  # noqa: E402
     trace,
     trace_counters,
 )
-from ._compile import compile, compile_module_, nonstrict_trace  # noqa: E402
+from ._compile import compile, compile_module_  # noqa: E402
+from ._controls import (  # noqa: E402
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    disallow_in_graph,
+    error_on_graph_break,
+    forbid_in_graph,
+    graph_break,
+    nonstrict_trace,
+    register_constant,
+    register_dataclass,
+    register_pytree_node,
+    reset,
+    run,
+    set_stance,
+    skip_frame,
+    substitute_in_graph,
+)
 from ._explain import Explanation, explain  # noqa: E402
 from ._platform import UnsupportedPlatformError  # noqa: E402
 from ._version import __version__  # noqa: E402
+
+from . import compiler  # noqa: E402, isort: skip
 
 # Frames of these files are never "the user's line": torch, Firesteel, and what only passes calls on.
 _C._set_library_folders(
@@ -71,6 +94,7 @@ _C._set_library_folders(
 __all__ = [
     "BackendError",
     "CompiledFunction",
+    "ControlError",
     "DataDependentError",
     "Error",
     "EscapedTensorError",
@@ -89,22 +113,40 @@ __all__ = [
     "UnsupportedPlatformError",
     "Value",
     "__version__",
+    "allow_in_graph",
+    "assume_constant_result",
     "compile",
     "compile_module_",
+    "compiler",
     "counters",
+    "disable",
+    "disallow_in_graph",
+    "error_on_graph_break",
     "explain",
+    "forbid_in_graph",
     "get_default_backend",
+    "graph_break",
     "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
     "is_traced",
     "list_backends",
     "native_counters",
     "nonstrict_trace",
     "parse_graph",
     "register_backend",
+    "register_constant",
+    "register_dataclass",
+    "register_pytree_node",
+    "reset",
     "reset_counters",
     "reset_native_counters",
     "reset_trace_counters",
+    "run",
     "set_default_backend",
+    "set_stance",
+    "skip_frame",
+    "substitute_in_graph",
     "trace",
     "trace_counters",
 ]

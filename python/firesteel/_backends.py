@@ -72,6 +72,21 @@ def resolve(backend):
     raise ValueError(f'there is no backend "{backend}"; those there are: {_quoted(list_backends(()))}, "torch:NAME"')
 
 
+def native(backend, mode=None, options=None):
+    """A backend as the native part takes it: a built-in name, or what gives a builder for each graph."""
+    backend = resolve(backend)
+    if isinstance(backend, str):
+        return backend
+    from . import _fx  # torch.fx is loaded for those who ask for it
+
+    keywords = {}
+    if mode not in (None, "default"):
+        keywords["mode"] = mode
+    if options:
+        keywords["options"] = options
+    return functools.partial(_fx.Builder, backend, keywords)
+
+
 def _built_in():
     return [*_C._backends(), *_ALIASES]
 

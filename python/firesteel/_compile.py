@@ -1,4 +1,4 @@
-"""compile() and nonstrict_trace(): the forms a user may write them in, around the native callables."""
+"""compile(): the forms a user may write it in, around the native callable."""
 
 import copyreg
 import dataclasses
@@ -71,21 +71,9 @@ class Options:
 
     def native(self, function):
         """The compiled function for a Python function or a method."""
-        backend = _backends.resolve(self.backend)
-        if not isinstance(backend, str):
-            backend = self._builder_of(backend)
+        backend = _backends.native(self.backend, self.mode, self.options)
         limit = self.recompile_limit or RECOMPILE_LIMIT
         return _C._compile_function(function, backend, self.fullgraph, limit, self.notes_recompiles)
-
-    def _builder_of(self, backend):
-        from . import _fx  # torch.fx is loaded for those who ask for it
-
-        keywords = {}
-        if self.mode not in (None, "default"):
-            keywords["mode"] = self.mode
-        if self.options:
-            keywords["options"] = self.options
-        return functools.partial(_fx.Builder, backend, keywords)
 
 
 def compile(
@@ -130,15 +118,6 @@ def compile_module_(module, **options):
     compiled = compile(module._call_impl, **options)
     module._compiled_call_impl = None if options.get("disable") else compiled
     return module
-
-
-def nonstrict_trace(traceable_fn):
-    """Marks a function so that a capture takes a call of it as one operation and does not look inside."""
-    if not callable(traceable_fn):
-        raise TypeError(f"nonstrict_trace() needs a function, not {traceable_fn!r}")
-    if isinstance(traceable_fn, _C.NonstrictFunction):
-        return traceable_fn
-    return functools.update_wrapper(_C._nonstrict_function(traceable_fn), traceable_fn)
 
 
 def compile_with(options, model):

@@ -1,4 +1,4 @@
-"""What compile() gives back for a module: the module itself in all but its calls."""
+"""What compile() and the controls give back for a module: the module itself in all but its calls."""
 
 import collections
 import copy
@@ -31,13 +31,12 @@ class CompiledModule:
 
     @staticmethod
     def of(module, options):
-        if is_compiled_module(module):
-            module = module._orig_mod
-        made = object.__new__(_class_for(type(module)))
-        call = options.native(types.MethodType(type(module).__call__, module))
-        for name, value in (("_orig_mod", module), ("_options", options), ("_compiled", call)):
-            object.__setattr__(made, name, value)
-        return made
+        return _around(module, options.native, options)
+
+    @staticmethod
+    def disabled(module, mark):
+        """The same for a module whose calls `mark` has made something else of."""
+        return _around(module, mark, mark)
 
     def __call__(self, *args, **kwargs):
         return self._compiled(*args, **kwargs)
@@ -59,16 +58,16 @@ class CompiledModule:
         return [*dir(self._orig_mod), "_orig_mod"]
 
     def __repr__(self):
-        return f"compiled {self._orig_mod!r}"
+        return f"{'marked' if callable(self._options) else 'compiled'} {self._orig_mod!r}"
 
     def __reduce__(self):
-        return CompiledModule.of, (self._orig_mod, self._options)
+        return _again, (self._orig_mod, self._options)
 
     def __copy__(self):
-        return CompiledModule.of(copy.copy(self._orig_mod), self._options)
+        return _again(copy.copy(self._orig_mod), self._options)
 
     def __deepcopy__(self, memo):
-        return CompiledModule.of(copy.deepcopy(self._orig_mod, memo), self._options)
+        return _again(copy.deepcopy(self._orig_mod, memo), self._options)
 
     # ---- checkpoints of torch.compile'd modules carry a prefix
 
@@ -94,6 +93,20 @@ class CompiledModule:
         if hasattr(state_dict, "_metadata"):
             renamed._metadata = {short(key + ".")[:-1]: value for key, value in state_dict._metadata.items()}
         return renamed
+
+
+def _around(module, wrap, options):
+    if is_compiled_module(module):
+        module = module._orig_mod
+    made = object.__new__(_class_for(type(module)))
+    call = wrap(types.MethodType(type(module).__call__, module))
+    for name, value in (("_orig_mod", module), ("_options", options), ("_compiled", call)):
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _again(module, options):
+    return CompiledModule.disabled(module, options) if callable(options) else CompiledModule.of(module, options)
 
 
 def is_compiled_module(module):

@@ -81,7 +81,8 @@ at::Tensor Recorder::make_stand_in(const at::Tensor& real, InputRole role) {
     at::Tensor fake = make_fake(meta_like(real), real.device(), shared_from_this(), entry.value);
     entry.functional = at::functionalization::impl::to_functional_tensor(fake);
   }
-  if (real.requires_grad()) {
+  entry.is_constant = role == InputRole::Captured && captures_are_constants;
+  if (real.requires_grad() && !entry.is_constant) {
     if (real.is_leaf() || !grad) {
       entry.functional.set_requires_grad(true);
       entry.leaf = entry.functional;
@@ -287,6 +288,22 @@ bool is_tracing() { return t_current != nullptr; }
 at::Tensor stand_in_for(const at::Tensor& real) {
   FS_CHECK(t_current, "no trace runs on this thread");
   return t_current->stand_in(real, InputRole::Captured);
+}
+
+ConstantCaptures::ConstantCaptures()
+    : outer_(t_current->captures_are_constants), first_(t_current->stand_ins().size()) {
+  t_current->captures_are_constants = true;
+}
+
+ConstantCaptures::~ConstantCaptures() { t_current->captures_are_constants = outer_; }
+
+std::vector<at::Tensor> ConstantCaptures::without_gradient() const {
+  std::vector<at::Tensor> found;
+  const std::vector<Recorder::StandIn>& all = t_current->stand_ins();
+  for (size_t i = first_; i < all.size(); ++i) {
+    if (all[i].is_constant && all[i].real.requires_grad()) found.push_back(all[i].real);
+  }
+  return found;
 }
 
 bool is_traced_tensor(const at::Tensor& tensor) { return as_fake_inside(tensor) != nullptr; }

@@ -17,12 +17,13 @@ namespace firesteel {
 class Recorder : public std::enable_shared_from_this<Recorder> {
  public:
   struct StandIn {
-    at::Tensor real;          // kept alive: the map is keyed by its identity
-    at::Tensor functional;    // what the function sees
-    Value* value = nullptr;   // the graph input; null for a captured view of another stand-in
-    at::Tensor leaf;          // what gradients are taken for; undefined where none is needed
-    bool is_view = false;     // shares the memory of an earlier stand-in, which carries any write
-    AutogradNodePtr history;  // grad_fn of `functional` before anything is written to it
+    at::Tensor real;           // kept alive: the map is keyed by its identity
+    at::Tensor functional;     // what the function sees
+    Value* value = nullptr;    // the graph input; null for a captured view of another stand-in
+    at::Tensor leaf;           // what gradients are taken for; undefined where none is needed
+    bool is_constant = false;  // no gradient reaches it
+    bool is_view = false;      // shares the memory of an earlier stand-in, which carries any write
+    AutogradNodePtr history;   // grad_fn of `functional` before anything is written to it
   };
 
   explicit Recorder(std::string name) { graph.name = std::move(name); }
@@ -63,6 +64,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   Phase phase = Phase::Forward;
   RandomStates random_states;
   bool grad = false;
+  bool captures_are_constants = false;
 
  private:
   friend class RecorderScope;

@@ -94,6 +94,7 @@ class Tracing {
       if (recorder_->reached_argument(inputs[i])) result_.arguments[i].also_captured = inputs[i];
     }
     result_.joint.graph = std::move(recorder_->graph);
+    result_.life = recorder_;
     recorder_->graph.name = options_.name;  // an escaped tensor's error still names the trace
     return std::move(result_);
   }
@@ -226,7 +227,8 @@ class Tracing {
                  "  try: pass one of them only, or a copy");
       return;
     }
-    FS_REQUIRE(!entry.functional.is_leaf() || entry.functional.requires_grad() == entry.real.requires_grad(),
+    FS_REQUIRE(entry.is_constant || !entry.functional.is_leaf() ||
+                   entry.functional.requires_grad() == entry.real.requires_grad(),
                MutationError,
                "the traced function changes requires_grad of one of its inputs\n  try: set it before the call");
     FS_REQUIRE(!entry.functional.is_leaf() || !entry.functional.grad().defined(), MutationError,

@@ -63,6 +63,7 @@ struct Trace {
   std::vector<bool> result_requires_grad;
   std::vector<std::optional<ViewReplay>> result_views;  // of results that are views of inputs or of other outputs
   std::vector<ArgumentFacts> arguments;
+  std::weak_ptr<const void> life;  // ends with the last tensor of the trace: one that escaped keeps it
 };
 
 // Inputs are real tensors; they are read for their metadata and never changed. Throws a TraceError (data_dependent, …)
@@ -76,6 +77,22 @@ FIRESTEEL_API bool is_tracing();
 // What stands for a real tensor in the trace that runs on this thread; one that is no argument becomes a captured
 // input.
 FIRESTEEL_API at::Tensor stand_in_for(const at::Tensor& real);
+
+// While one lives, real tensors that the trace of this thread meets for the first time are constants: read anew at each
+// call, but no gradient reaches them.
+class FIRESTEEL_API ConstantCaptures {
+ public:
+  ConstantCaptures();
+  ~ConstantCaptures();
+  ConstantCaptures(const ConstantCaptures&) = delete;
+  ConstantCaptures& operator=(const ConstantCaptures&) = delete;
+  // Those met so far that require a gradient.
+  std::vector<at::Tensor> without_gradient() const;
+
+ private:
+  bool outer_;
+  size_t first_;
+};
 
 // True for tensors that stand for a value of a trace, running or ended.
 FIRESTEEL_API bool is_traced_tensor(const at::Tensor& tensor);

@@ -1,4 +1,4 @@
-// Python's way to compiled functions: made by _compile_function and _nonstrict_function, asked by counters().
+// Python's way to compiled functions: made by _compile_function, asked by counters().
 #include "capture/bindings.h"
 
 #include <nanobind/stl/string.h>
@@ -17,24 +17,14 @@ namespace {
 
 nb::object give(PyRef object) { return nb::steal(object.release()); }
 
-// `backend`: a name of the table, or what gives a builder for each graph.
 nb::object compile_function(nb::handle callable, nb::object backend, bool fullgraph, size_t recompile_limit,
                             bool notes_recompiles) {
   PyObject* function = PyMethod_Check(callable.ptr()) ? PyMethod_GET_FUNCTION(callable.ptr()) : callable.ptr();
   if (!PyFunction_Check(function)) {
     throw nb::type_error(fmt::format("a Python function is needed, not {}", python::spell(callable.ptr())).c_str());
   }
-  BackendChoice choice{Backend::Callable, {}};
-  if (nb::isinstance<nb::str>(backend)) {
-    const std::optional<Backend> chosen = backend_named(nb::cast<std::string>(backend));
-    if (!chosen) {
-      throw nb::value_error(fmt::format("there is no backend {}", python::spell(backend.ptr())).c_str());
-    }
-    choice.kind = *chosen;
-  } else {
-    choice.compiler = PyRef::borrow(backend.ptr());
-  }
-  return give(new_compiled_function(callable.ptr(), {std::move(choice), fullgraph, recompile_limit, notes_recompiles}));
+  return give(
+      new_compiled_function(callable.ptr(), {backend_from(backend), fullgraph, recompile_limit, notes_recompiles}));
 }
 
 nb::dict backends() {
@@ -125,14 +115,19 @@ nb::dict break_reasons() {
 
 }  // namespace
 
+BackendChoice backend_from(nb::handle backend) {
+  if (!nb::isinstance<nb::str>(backend)) return {Backend::Callable, PyRef::borrow(backend.ptr())};
+  const std::optional<Backend> chosen = backend_named(nb::cast<std::string>(backend));
+  if (!chosen) throw nb::value_error(fmt::format("there is no backend {}", python::spell(backend.ptr())).c_str());
+  return {*chosen, {}};
+}
+
 void bind_capture(nb::module_& module) {
   make_callable_types(module.ptr());
+  bind_controls(module);
   module.def("_compile_function", &compile_function, nb::arg("callable"), nb::arg("backend"), nb::arg("fullgraph"),
              nb::arg("recompile_limit"), nb::arg("notes_recompiles") = false);
   module.def("_backends", &backends, "The built-in backends' names, and what they mean.");
-  module.def(
-      "_nonstrict_function", [](nb::handle function) { return give(new_nonstrict_function(function.ptr())); },
-      nb::arg("function"));
   module.def("_entries", &entries, nb::arg("compiled"), "What a compiled function holds: graphs, guards, reasons.");
   module.def("_recompiles", &recompiles, nb::arg("compiled"),
              "For each capture that an earlier one did not make needless: function, guard that failed. Empty where "

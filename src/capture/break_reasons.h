@@ -62,6 +62,16 @@ namespace firesteel::capture {
     "import it before the call")                                                                                       \
   X(Interrupt, "FS-INTERRUPT", "the capture was interrupted{}", "the interrupt is passed on", "")                      \
   X(Control, "FS-CONTROL", "{}", "the code asks for it", "take the call out, or drop fullgraph=True")                  \
+  X(GraphBreak, "FS-GRAPH-BREAK", "graph_break() is called{}", "the code asks for it",                                 \
+    "take the call out, or drop fullgraph=True")                                                                       \
+  X(Disabled, "FS-DISABLED", "{} is disabled", "disable() asks that it runs eagerly",                                  \
+    "keep the call out of the compiled function, take disable() off, or drop fullgraph=True")                          \
+  X(Disallowed, "FS-DISALLOWED", "`{}` is disallowed in graphs", "disallow_in_graph() asks that it runs eagerly",      \
+    "allow it again with allow_in_graph(), or drop fullgraph=True")                                                    \
+  X(SkipFrame, "FS-SKIP-FRAME", "skip_frame() is called{}", "the frame runs eagerly, and what it calls is compiled",   \
+    "take the call out, or drop fullgraph=True")                                                                       \
+  X(Stance, "FS-STANCE", "nothing that is compiled fits, and set_stance() or run() forbids compiling{}",               \
+    "the stance asks for it", "set_stance(\"default\")")                                                               \
   X(Internal, "FS-INTERNAL", "Firesteel made a mistake: {}", "the call is run eagerly instead", "please report it")
 
 enum class BreakReason : uint8_t {
@@ -83,6 +93,8 @@ struct Break {
   std::string inside;  // `forward (model.py:88) → embed (model.py:23)`
   std::string file = {};
   int line = 0;
+  size_t depth = 0;       // of calls inside, 1 for the outer frame
+  bool is_error = false;  // error_on_graph_break(True) was on
 
   std::string what() const;     // the row's words with the detail
   std::string message() const;  // the whole text of a GraphBreakError

@@ -8,6 +8,7 @@
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/iterables.h"
+#include "capture/marked_calls.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -469,10 +470,12 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
       table.emplace(PyRef::borrow(value).release(), pure);
     }
   }
-  for (const Row& row : kRules) {
-    PyRef module = checked(PyImport_ImportModule(row.module));
-    if (PyRef found = python::attribute(module.get(), row.name)) table[found.release()] = row.rule;
-  }
+  auto add = [&](const char* module_name, const char* name, BuiltinRule rule) {
+    PyRef module = checked(PyImport_ImportModule(module_name));
+    if (PyRef found = python::attribute(module.get(), name)) table[found.release()] = rule;
+  };
+  for (const Row& row : kRules) add(row.module, row.name, row.rule);
+  for (const ControlRule& row : control_rules()) add(row.module, row.name, row.rule);
   return table;
 }
 

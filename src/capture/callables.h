@@ -10,12 +10,14 @@ namespace firesteel::capture {
 // Makes the tables that this header asks, once: it runs Python that no capture must see.
 void prepare_tables();
 
-// A compiled function or a nonstrict one: objects of Firesteel's own types.
+// A compiled function or a marked one: objects of Firesteel's own types.
 bool is_own_callable(PyObject* object);
 // The Python callable inside a compiled function, with `self` where it was a bound method; null for others.
 PyObject* compiled_callable(PyObject* object);
-// The function under @nonstrict_trace; null for others.
-PyObject* nonstrict_callable(PyObject* object);
+
+// Calls the function, and gives the tensors of its result as a flat tuple (flat_caller.cpp).
+PyRef new_flat_caller(PyObject* function, Tree tree);
+void make_flat_caller_type(PyObject* module);
 
 // What functools.lru_cache makes.
 bool is_cached_function(PyObject* object);
@@ -54,6 +56,8 @@ PyObject* module_getattr();
 
 // calls.cpp
 PyRef call(Capture& capture, PyObject* callable, CallArgs args);
+// The same where C code has called a marked function in the middle of a capture.
+PyRef call_from_c(Capture& capture, PyObject* callable, PyObject* const* args, size_t positional, PyObject* keywords);
 PyRef call_spread(Capture& capture, PyObject* callable, PyObject* args, PyObject* kwargs);
 
 // attributes.cpp

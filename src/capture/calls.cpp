@@ -7,6 +7,9 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
+#include "capture/marked_calls.h"
+#include "capture/marked_function.h"
+#include "capture/marks.h"
 #include "capture/region.h"
 #include "python/constants.h"
 #include "python/errors.h"
@@ -166,6 +169,7 @@ PyRef call_partial(Capture& capture, PyObject* partial, CallArgs args) {
 // A new object: CPython makes it, and the frames of its `__new__` and `__init__` are inlined.
 PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable);
+  break_for_disabled_class(capture, type);
   if (is_enum_class(callable)) return run_as_it_is(capture, callable, args, true);
   const bool exception = PyExceptionClass_Check(callable);
   if (!is_python_class(type) && !exception) {
@@ -216,6 +220,7 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
 }
 
 PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args) {
+  break_for_disabled_class(capture, Py_TYPE(callable));
   PyRef name = interned("__call__");
   PyObject* found = _PyType_Lookup(Py_TYPE(callable), name.get());
   if (found && PyFunction_Check(found)) {
@@ -367,6 +372,8 @@ struct CallDepth {
 PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (capture.concrete) return call_for_real(callable, args);
   CallDepth depth;
+  if (const MarkRow row = mark_of(callable); row.mark != Mark::None)
+    return call_as_marked(capture, callable, row, std::move(args));
   if (const std::string* name = torch_leaf(callable))
     return capture.torch_call(callable, *name, args.tuple(), args.dict());
   if (const char* why = forbidden_leaf(callable)) {
@@ -381,7 +388,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (PyMethod_Check(callable)) {
     return call_with_self(capture, PyMethod_GET_FUNCTION(callable), PyMethod_GET_SELF(callable), std::move(args));
   }
-  if (PyObject* function = nonstrict_callable(callable)) return capture.nonstrict_call(function, args);
+  if (marked_callable(callable)) return call_marked_function(capture, callable, std::move(args));
   if (PyObject* function = compiled_callable(callable)) {
     capture.admit(function, capture.sources.pinned(function, name_of(function)));
     return call(capture, function, std::move(args));

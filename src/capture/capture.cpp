@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "guards/ambient.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/user_frames.h"
@@ -59,8 +60,29 @@ PyRef CallArgs::call(PyObject* callable) const {
 
 void Capture::stop(BreakReason reason, std::string detail) {
   Break found{reason, std::move(detail), {}, {}};
+  found.depth = depth;
+  found.is_error = guards::break_policy() == guards::BreakPolicy::Error;
   add_place(found);
   throw found;
+}
+
+void Capture::refuse(const char* type_name, const std::string& message) {
+  try {
+    python::raise_as_is(type_name, python::insert_place(message, python::show_user_line()));
+  } catch (...) {
+    python::set_python_error(std::current_exception());
+  }
+  refuse_with_python_error();
+}
+
+void Capture::refuse_with_python_error() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback) PyException_SetTraceback(value, traceback);
+  PyRef type_ref = PyRef::steal(type), traceback_ref = PyRef::steal(traceback);
+  interrupt = PyRef::steal(value);
+  throw Break{BreakReason::Interrupt, "", {}, {}};
 }
 
 void Capture::stop_for_python_error() {
@@ -74,19 +96,14 @@ void Capture::stop_for_python_error() {
   PyRef text = PyRef::steal(PyObject_Str(value));
   if (!text) PyErr_Clear();
   const std::string message = first_line(std::string(python::text_of(text.get())));
+  if (traceback) PyException_SetTraceback(value, traceback);
+  uncaught = value_ref;
   if (name.ends_with("DataDependentError")) stop(BreakReason::DataDependent, message);
   stop(BreakReason::Exception, fmt::format("{}: {}", name, message));
 }
 
 void Capture::stop_for_own_error() {
-  if (interrupted) {
-    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyRef type_ref = PyRef::steal(type), traceback_ref = PyRef::steal(traceback);
-    interrupt = PyRef::steal(value);
-    throw Break{BreakReason::Interrupt, "", {}, {}};
-  }
+  if (interrupted) refuse_with_python_error();
   static PyObject* own = [] {
     python::ErrorAside aside;
     PyRef module = python::checked(PyImport_ImportModule("firesteel._C"));

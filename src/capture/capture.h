@@ -16,6 +16,7 @@
 #include "guards/guard_program.h"
 #include "guards/source.h"
 #include "python/py_ref.h"
+#include "python/pytree.h"
 
 namespace firesteel::capture {
 
@@ -46,6 +47,11 @@ struct TorchCall {
   std::vector<std::vector<Py_ssize_t>> results;
 };
 
+struct RecordOptions {
+  bool always = false;                      // also where no tensor goes in or comes out
+  std::optional<python::Flat> flat_result;  // of an opaque call
+};
+
 class Capture {
  public:
   enum class Mode { Record, Concrete };
@@ -58,6 +64,10 @@ class Capture {
   [[noreturn]] void stop(BreakReason reason, std::string detail);
   // The same for the Python error that is set.
   [[noreturn]] void stop_for_python_error();
+  // Ends the call that is being captured with an error of that type, which shows the user's line.
+  [[noreturn]] void refuse(const char* type_name, const std::string& message);
+  // The same with the Python error that is set, as it is.
+  [[noreturn]] void refuse_with_python_error();
   // Stops for an error that is ours and no business of the captured code, or an interrupt; else does nothing.
   void stop_for_own_error();
 
@@ -115,7 +125,11 @@ class Capture {
   PyRef torch_call(PyObject* callable, const std::string& name, PyRef args, PyRef kwargs = {});
   // A call that changes torch's thread-local state: a node without tensors.
   PyRef effect_call(PyObject* callable, const std::string& name, const CallArgs& args);
-  PyRef nonstrict_call(PyObject* function, const CallArgs& args);
+
+  // ---- calls that are not looked into (opaque_calls.cpp)
+  PyRef nonstrict_call(PyObject* function, CallArgs args);
+  PyRef allowed_call(PyObject* function, const CallArgs& args);
+
   // The stand-ins for the call's arguments, in the order they were added.
   void enter(const std::vector<at::Tensor>& stand_ins);
   Value* value_of(PyObject* tensor);
@@ -141,12 +155,16 @@ class Capture {
   std::vector<PyTypeObject*> instantiating;  // classes of the objects that are being made
   long clock = 0;                            // instructions of the outer frame so far
   bool ran_opaque_python = false;            // a nonstrict function may capture tensors, unguarded
+  std::vector<std::string> lost_gradients;   // what to warn of: tensors an opaque function captured
+  PyRef uncaught;                            // the exception that left the outer frame
 
  private:
   PyRef tensor_at(PyObject* real, const Source* source);
   void add_input(PyObject* real, PyRef fake, const Source* source, InputRole role);
   void record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
-              bool always = false);
+              RecordOptions options = {});
+  PyRef opaque_argument(PyObject* value, const char* root);
+  PyRef opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result);
 
   std::unordered_map<PyObject*, const Source*> provenance_;
   std::unordered_map<PyObject*, PyRef> fakes_;  // by the real tensor

@@ -7,12 +7,11 @@
 
 namespace firesteel::capture {
 
-// Makes the Python types of compiled and of nonstrict functions; once.
+// Makes the Python types of compiled and of marked functions; once.
 void make_callable_types(PyObject* module);
 
 // `callable` is a Python function or a bound method of one.
 PyRef new_compiled_function(PyObject* callable, const RegionOptions& options);
-PyRef new_nonstrict_function(PyObject* function);
 
 // What a compiled function has compiled; null for any other object.
 const Region* region_of(PyObject* object);

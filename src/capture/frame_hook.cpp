@@ -39,7 +39,7 @@ void disarm(PyThreadState* state) {
 }
 
 PyObject* hook(PyThreadState* state, FsFrame* frame, int throwing) {
-  if (t_capture && !t_capture->suspended) return interpret_inlined(*t_capture, state, frame, throwing);
+  if (Capture* capture = current_capture()) return interpret_inlined(*capture, state, frame, throwing);
   Armed* armed = t_armed;
   if (!armed || throwing || fs_frame_function(frame) != armed->function) {
     _PyFrameEvalFunction next = g_other && g_other != &hook ? g_other : &_PyEval_EvalFrameDefault;
@@ -52,6 +52,8 @@ PyObject* hook(PyThreadState* state, FsFrame* frame, int throwing) {
 }
 
 }  // namespace
+
+Capture* current_capture() { return t_capture && !t_capture->suspended ? t_capture : nullptr; }
 
 CaptureScope::CaptureScope(Capture& capture) : outer_(std::exchange(t_capture, &capture)) { arm(PyThreadState_Get()); }
 

@@ -24,6 +24,9 @@ class CaptureScope {
   Capture* outer_;
 };
 
+// The capture that frames of this thread belong to now; null where there is none, or it is suspended.
+Capture* current_capture();
+
 // Calls a Python function so that its own frame goes to `taker`; `taken` says whether it did. It does not where the
 // arguments do not fit the function, or where some other tool was in between.
 PyObject* call_hooked(PyObject* function, PyObject* const* args, size_t count, PyObject* keywords,

@@ -13,11 +13,13 @@ TorchModes TorchModes::current() {
   modes.cache = autocast::is_autocast_cache_enabled();
   modes.nesting = autocast::increment_nesting() - 1;
   autocast::decrement_nesting();
+  modes.breaks = guards::break_policy();
   return modes;
 }
 
 void TorchModes::apply() const {
   if (*this == current()) return;
+  guards::break_policy() = breaks;
   c10::GradMode::set_enabled(ambient.grad_mode);
   autocast::set_autocast_enabled(at::kCPU, ambient.autocast_cpu);
   autocast::set_autocast_enabled(at::kCUDA, ambient.autocast_cuda);

@@ -1,7 +1,8 @@
-// Torch's thread-local state that captured code may change: grad mode and autocast.
+// The thread-local state that captured code may change: torch's grad mode and autocast, our error_on_graph_break().
 #pragma once
 
 #include "aot/trace.h"
+#include "guards/ambient.h"
 
 namespace firesteel::capture {
 
@@ -9,6 +10,7 @@ struct TorchModes {
   AmbientState ambient;
   bool cache = true;  // of autocast
   int nesting = 0;    // of autocast blocks
+  guards::BreakPolicy breaks = guards::BreakPolicy::Unsaid;
 
   static TorchModes current();
   void apply() const;

@@ -2,6 +2,7 @@
 #include "capture/region.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,8 @@
 #include "capture/counters.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
+#include "capture/marks.h"
+#include "capture/stance.h"
 #include "python/constants.h"
 #include "python/errors.h"
 
@@ -27,6 +30,12 @@ class RegionScope {
  private:
   Region* outer_;
 };
+
+// All there are; guarded by the GIL.
+std::unordered_set<Region*>& all_regions() {
+  static auto* regions = new std::unordered_set<Region*>;
+  return *regions;
+}
 
 PyFunctionObject* as_function(PyObject* function) { return reinterpret_cast<PyFunctionObject*>(function); }
 PyCodeObject* code_of(PyObject* function) { return reinterpret_cast<PyCodeObject*>(as_function(function)->func_code); }
@@ -57,6 +66,13 @@ PyObject* finish_with_error(PyThreadState* state, FsFrame* frame) {
   return fs_frame_finish(state, frame, nullptr);
 }
 
+// What the program wants to run as it is, and what Firesteel has a rule of its own for.
+bool runs_as_it_is(PyObject* callable, PyObject* function) {
+  if (builtin_rule(function) || mark_of(function).mark == Mark::Disabled) return true;
+  auto* type = PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : Py_TYPE(callable);
+  return mark_of_class(type).mark == Mark::Disabled;
+}
+
 // The standard library is not worth compiling in pieces.
 bool is_standard_library(PyCodeObject* code) {
   static const std::string folder = [] {
@@ -85,12 +101,40 @@ PyRef call_for_real(PyObject* callable, const CallArgs& args) {
       self = callable;
     }
   }
-  if (!t_region || !PyFunction_Check(function) || is_standard_library(code_of(function))) return args.call(callable);
+  if (!t_region || !PyFunction_Check(function) || is_standard_library(code_of(function)) ||
+      runs_as_it_is(callable, function))
+    return args.call(callable);
   std::vector<PyObject*> raw;
   if (self) raw.push_back(self);
   for (const PyRef& value : args.values) raw.push_back(value.get());
   const CallValues values{raw.data(), args.positional() + (self ? 1 : 0), args.keywords.get()};
   return python::checked(t_region->call(function, values));
+}
+
+Region::Region(RegionOptions options) : options_(std::move(options)) { all_regions().insert(this); }
+Region::~Region() { all_regions().erase(this); }
+
+Region* Region::current() { return t_region; }
+
+void Region::reset_all() {
+  const std::vector<Region*> regions(all_regions().begin(), all_regions().end());
+  for (Region* region : regions) {
+    if (all_regions().count(region)) region->clear();  // clearing one may end another
+  }
+}
+
+void Region::Bucket::drop_stale() {
+  const uint64_t now = guards::controls_version();
+  const auto stale = std::stable_partition(segments.begin(), segments.end(),
+                                           [&](const auto& segment) { return segment->ambient.controls == now; });
+  if (stale == segments.end()) return;
+  const std::vector<std::shared_ptr<Segment>> dropped(stale, segments.end());
+  segments.erase(stale, segments.end());
+  gave_up = false;
+}
+
+void Region::Bucket::remove(const std::shared_ptr<Segment>& segment) {
+  segments.erase(std::remove(segments.begin(), segments.end(), segment), segments.end());
 }
 
 Region::Bucket& Region::bucket(PyCodeObject* code, int next) {
@@ -162,7 +206,83 @@ bool Region::reach_limit(Bucket& bucket, PyObject* function, const CallValues& v
   return PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) == 0;
 }
 
+Region& Region::with_backend(const BackendChoice& backend) {
+  for (const auto& other : others_) {
+    if (other->options_.backend.kind == backend.kind &&
+        other->options_.backend.compiler.get() == backend.compiler.get())
+      return *other;
+  }
+  RegionOptions options = options_;
+  options.backend = backend;
+  others_.push_back(std::make_unique<Region>(std::move(options)));
+  others_.back()->is_forced_ = others_.back()->was_called_ = true;
+  return *others_.back();
+}
+
+std::optional<PyObject*> Region::serve_stance(PyObject* function, const CallValues& values) {
+  const bool first = !std::exchange(was_called_, true);
+  switch (stance_kind()) {
+    case StanceKind::Default:
+      if (!stance().backend || is_forced_) return std::nullopt;
+      return with_backend(*stance().backend).call(function, values);
+    case StanceKind::ForceEager:
+      return fall_back(function, values, BreakReason::Stance);
+    case StanceKind::EagerThenCompile:
+      if (!first) return std::nullopt;
+      return fall_back(function, values, BreakReason::Stance);
+    case StanceKind::AotEagerThenCompile:
+      if (!first) return std::nullopt;
+      return with_backend({Backend::AotEager, {}}).call(function, values);
+    case StanceKind::EagerOnRecompile:
+    case StanceKind::FailOnRecompile:
+      break;  // matter only where nothing fits
+  }
+  return std::nullopt;
+}
+
+void Region::refuse_to_compile(const Bucket& bucket, PyObject* function, const CallValues& values) const {
+  python::raise_as_is("ControlError",
+                      fmt::format("`{}` would have to be compiled, and set_stance(\"fail_on_recompile\") forbids it\n"
+                                  "  why: {}",
+                                  name_of(function), explain_miss(bucket, function, values)));
+}
+
+PyObject* Region::call_skipped(PyObject* function, const CallValues& values) {
+  bool taken = false;
+  FrameTaker taker = [&](PyThreadState* state, FsFrame* frame) -> PyObject* {
+    if (!fs_frame_is_fresh(state, frame)) return run_frame(state, frame);
+    try {
+      return run_concretely(state, frame);
+    } catch (...) {
+      return finish_with_error(state, frame);
+    }
+  };
+  return call_hooked(function, values.raw, values.positional, values.keywords, taker, taken);
+}
+
+PyObject* Region::run_concretely(PyThreadState* state, FsFrame* frame) {
+  Capture concrete(std::string(python::text_of(fs_frame_code(frame)->co_name)), Capture::Mode::Concrete);
+  std::optional<Break> unknown;
+  Ending ending = Ending::Stopped;
+  PyRef result;
+  {
+    RegionScope inside(this);
+    FrameInterpreter interpreter(concrete, state, frame);
+    try {
+      ending = interpreter.run();
+    } catch (const Break& found) {
+      unknown = found;  // an instruction that only CPython knows
+      interpreter.go_back();
+      interpreter.store();
+    }
+    result = interpreter.take_result();
+  }
+  if (unknown) return run_on(state, frame, unknown->reason);
+  return fs_frame_finish(state, frame, ending == Ending::Returned ? result.release() : nullptr);
+}
+
 PyObject* Region::call(PyObject* function, const CallValues& values) {
+  if (std::optional<PyObject*> served = serve_stance(function, values)) return *served;
   PyCodeObject* code = code_of(function);
   Bucket& starts = bucket(code, 0);
   Slots slots;
@@ -178,6 +298,9 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
   if (segment && options_.fullgraph) return raise_break(*segment->broken), nullptr;
   if (segment && segment->kind == SegmentKind::Eager) return fall_back(function, values, segment->broken->reason);
   if (!segment) {
+    starts.drop_stale();
+    if (stance_kind() == StanceKind::EagerOnRecompile) return fall_back(function, values, BreakReason::Stance);
+    if (stance_kind() == StanceKind::FailOnRecompile) refuse_to_compile(starts, function, values);
     ++counters().misses;
     if (!fs_can_capture()) return fall_back(function, values, BreakReason::Python);
     if (code->co_flags & kSpecialCode) {
@@ -225,7 +348,7 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
         starts.segments.insert(starts.segments.begin(), first);
         if (first->kind != SegmentKind::Eager) ++counters().captured;
         if (first->kind != SegmentKind::Concrete && !first->matches(values.raw, function, slots)) {
-          starts.segments.erase(starts.segments.begin());
+          starts.remove(first);
           return run_on(state, frame, BreakReason::Unstable);
         }
       }
@@ -257,6 +380,9 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
       segment = find_piece(here, function, frame, slots);
       if (!segment) {
         const CallValues values{fs_frame_locals(frame), 0, nullptr};
+        here.drop_stale();
+        if (stance_kind() == StanceKind::EagerOnRecompile) return run_on(state, frame, BreakReason::Stance);
+        if (stance_kind() == StanceKind::FailOnRecompile) refuse_to_compile(here, function, values);
         if (!here.gave_up && here.segments.size() >= options_.recompile_limit && !reach_limit(here, function, values))
           return fs_frame_finish(state, frame, nullptr);
         if (here.gave_up) return run_on(state, frame, BreakReason::Limit);
@@ -269,12 +395,16 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         here.segments.insert(here.segments.begin(), segment);
         if (segment->kind != SegmentKind::Eager) ++counters().captured;
         if (segment->kind != SegmentKind::Concrete && !segment->matches(fs_frame_locals(frame), function, slots)) {
-          here.segments.erase(here.segments.begin());
+          here.remove(segment);
           return run_on(state, frame, BreakReason::Unstable);
         }
       }
     }
     if (segment->kind == SegmentKind::Eager) return run_on(state, frame, segment->broken->reason);
+    if (segment->kind == SegmentKind::Skipped) {
+      ++counters().breaks[static_cast<size_t>(segment->broken->reason)];
+      return run_concretely(state, frame);
+    }
     if (segment->kind != SegmentKind::Concrete) {
       PyRef result;
       if (!run_segment(*segment, slots.data(), state, frame, result))
@@ -319,6 +449,9 @@ std::vector<std::shared_ptr<Segment>> Region::segments() const {
 
 int Region::traverse(visitproc visit, void* arg) const {
   Py_VISIT(options_.backend.compiler.get());
+  for (const auto& other : others_) {
+    if (int stopped = other->traverse(visit, arg)) return stopped;
+  }
   for (const auto& [place, found] : buckets_) {
     for (const auto& segment : found.segments) {
       if (int stopped = segment->traverse(visit, arg)) return stopped;
@@ -328,9 +461,16 @@ int Region::traverse(visitproc visit, void* arg) const {
 }
 
 void Region::clear() {
-  // Dropping segments may run Python: take them out first.
-  auto buckets = std::exchange(buckets_, {});
-  auto codes = std::exchange(codes_, {});
+  // Dropping segments may run Python: take them out first. The buckets stay, for calls that are on their way.
+  std::vector<std::shared_ptr<Segment>> dropped;
+  for (auto& [place, found] : buckets_) {
+    dropped.insert(dropped.end(), found.segments.begin(), found.segments.end());
+    found.segments.clear();
+    found.moving.clear();
+    found.gave_up = false;
+  }
+  was_called_ = is_forced_;
+  for (const auto& other : others_) other->clear();
 }
 
 }  // namespace firesteel::capture

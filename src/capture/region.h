@@ -1,6 +1,7 @@
 // What one compile() call has compiled: pieces of its function and of the functions it calls across a graph break.
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -30,10 +31,19 @@ struct Recompile {
 
 class Region {
  public:
-  explicit Region(RegionOptions options) : options_(std::move(options)) {}
+  explicit Region(RegionOptions options);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
 
   // Calls a Python function compiled. May throw.
   PyObject* call(PyObject* function, const CallValues& values);
+  // Runs the function's own frame as it is; what it calls is compiled.
+  PyObject* call_skipped(PyObject* function, const CallValues& values);
+  // The region whose code runs eagerly between two pieces, on this thread; or null.
+  static Region* current();
+  // Forgets all that all regions have compiled.
+  static void reset_all();
 
   // All pieces, those that start a call first.
   std::vector<std::shared_ptr<Segment>> segments() const;
@@ -46,6 +56,10 @@ class Region {
     std::vector<std::shared_ptr<Segment>> segments;
     std::vector<guards::SourcePath> moving;  // tensors that were other ones at a later call
     bool gave_up = false;                    // the limit was reached: eager from now on
+
+    // Pieces from before the program said something new about callables can never serve again.
+    void drop_stale();
+    void remove(const std::shared_ptr<Segment>& segment);
   };
   struct Place {
     PyCodeObject* code;
@@ -73,8 +87,18 @@ class Region {
   PyObject* drive(PyThreadState* state, FsFrame* frame, PyObject* function, std::shared_ptr<Segment> segment,
                   Slots& slots);
   PyObject* run_on(PyThreadState* state, FsFrame* frame, BreakReason reason);
+  // The frame's instructions one by one, for real, from where it stands to its end.
+  PyObject* run_concretely(PyThreadState* state, FsFrame* frame);
+  // What the stance asks for in place of a capture; empty: go on.
+  std::optional<PyObject*> serve_stance(PyObject* function, const CallValues& values);
+  [[noreturn]] void refuse_to_compile(const Bucket& bucket, PyObject* function, const CallValues& values) const;
+  // The same options with another backend, which keeps pieces of its own.
+  Region& with_backend(const BackendChoice& backend);
 
   RegionOptions options_;
+  std::vector<std::unique_ptr<Region>> others_;  // for a backend that set_stance() forces
+  bool was_called_ = false;
+  bool is_forced_ = false;  // one of those
   std::unordered_map<Place, Bucket, Hash> buckets_;
   std::vector<Recompile> recompiles_;
   std::vector<PyRef> codes_;  // keeps the places' code alive

@@ -11,6 +11,8 @@
 #include "capture/callables.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
+#include "capture/marks.h"
+#include "capture/opaque_state.h"
 #include "capture/recipe_maker.h"
 #include "compiler.h"
 #include "python/errors.h"
@@ -293,10 +295,52 @@ Break break_for_current_exception() {
   return {BreakReason::Trace, message.substr(0, message.find('\n')), {}, {}};
 }
 
-void throw_interrupt(const Capture& capture) {
-  if (!capture.interrupt) return;
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(capture.interrupt.get())), capture.interrupt.get());
+[[noreturn]] void throw_as_itself(PyObject* exception) {
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
   python::throw_python_error();
+}
+
+void throw_interrupt(const Capture& capture) {
+  if (capture.interrupt) throw_as_itself(capture.interrupt.get());
+}
+
+[[noreturn]] void throw_break(const Break& found) {
+  PyErr_Clear();
+  python::raise_as_is("GraphBreakError", found.message());
+}
+
+// Once for each text: a captured tensor gets no gradient.
+void warn_of_lost_gradients(const Capture& capture) {
+  static auto* warned = new std::unordered_set<std::string>;
+  for (const std::string& text : capture.lost_gradients) {
+    if (warned->insert(text).second) python::check(PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) == 0);
+  }
+}
+
+// A function that is not looked into has kept a traced tensor, which is of no use to anybody.
+void refuse_leaks() {
+  const std::string place = find_leaked_tensor();
+  if (place.empty()) return;
+  python::raise_as_is("EscapedTensorError",
+                      fmt::format("a function under nonstrict_trace() or allow_in_graph() keeps a traced tensor in {}\n"
+                                  "  why: it stands for a value while the function is traced, and has none afterwards\n"
+                                  "  try: return the tensor, and keep it outside the compiled function",
+                                  place));
+}
+
+// An operator that was disallowed is not called by name, and lies below one that is: that has no effect.
+void warn_of_disallowed_operators(const Trace& trace) {
+  static auto* warned = new std::unordered_set<std::string>;
+  for (const auto& node : trace.joint.graph.nodes) {
+    if (!node->op.aten) continue;
+    const c10::OperatorName& name = node->op.aten->operator_name();
+    if (!is_disallowed_operator(name.name, name.overload_name)) continue;
+    const std::string text = fmt::format(
+        "disallow_in_graph({}) has no effect here: the code does not call it, it lies below an operator that the code "
+        "calls\n  try: disallow the operator that is called",
+        c10::toString(name));
+    if (warned->insert(text).second) python::check(PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) == 0);
+  }
 }
 
 // Guards and runner: the capture is over, and what it read is as it was again.
@@ -381,13 +425,17 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
     Capture& capture = attempt->capture;
     std::optional<Break> broken;
     std::optional<Executable> executable;
+    std::weak_ptr<const void> life;
     const int next = fs_frame_next(start.frame);
     try {
       python::with_torch_warnings([&] {
         Trace trace = attempt->run();
+        life = trace.life;
         refuse_unknown_captures(trace, capture);
         capture.journal.roll_back();
         if (backend.runs_aten()) {
+          warn_of_lost_gradients(capture);
+          if (any_disallowed_operators()) warn_of_disallowed_operators(trace);
           CompilerOptions options;
           options.native = backend.kind == Backend::Native;
           executable.emplace(compile_trace(std::move(trace), options));
@@ -402,12 +450,25 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
     capture.journal.roll_back();
     fs_frame_set_next(start.frame, next);
     throw_interrupt(capture);
+    if (broken && broken->is_error && !whole) throw_break(*broken);
+    // An exception that leaves a function of one graph is the program's own: nothing has run yet.
+    if (broken && whole && broken->reason == BreakReason::Exception && capture.uncaught)
+      throw_as_itself(capture.uncaught.get());
     if (!broken) {
       finish(*attempt, std::move(executable), backend, ambient);
       attempt->segment->broken = std::move(reason);
-      return birth.note(attempt->segment);
+      std::shared_ptr<Segment> segment = birth.note(attempt->segment);
+      const bool ran_opaque_python = capture.ran_opaque_python;
+      attempt.reset();
+      if (ran_opaque_python && !life.expired()) refuse_leaks();
+      return segment;
     }
     if (!reason) reason = broken;
+    if (broken->reason == BreakReason::SkipFrame && broken->depth <= 1 && !whole) {
+      auto skipped = eager_segment(*attempt, std::move(*broken), ambient);
+      skipped->kind = SegmentKind::Skipped;
+      return birth.note(skipped);
+    }
     // Again, up to the instruction that broke; or to the one that made what cannot be made again.
     const long at = attempt->no_recipe_birth != -2 ? attempt->no_recipe_birth : capture.clock;
     const bool hopeless = whole || tries >= kAttempts || at < 0 || (stop_at >= 0 && at >= stop_at) ||

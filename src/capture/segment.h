@@ -20,6 +20,7 @@ enum class SegmentKind : uint8_t {
   Break,     // ends before an instruction that runs eagerly
   Concrete,  // no tensor operation before that instruction: runs as it is, unguarded
   Eager,     // no piece can be compiled from here: the frame runs on as it is
+  Skipped,   // the frame runs on as it is, and what it calls is compiled
 };
 
 struct Segment {

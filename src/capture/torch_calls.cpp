@@ -6,6 +6,7 @@
 #include "aot/trace.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
+#include "capture/marks.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/pytree.h"
@@ -80,7 +81,7 @@ Type type_of(const at::Tensor& tensor) {
 }
 
 // Flattening names what cannot be an argument by raising; here that only ends the capture.
-Flat flatten(Capture& capture, PyObject* nested, const std::string& name) {
+Flat flatten(Capture& capture, PyObject* nested, const std::string& name, bool guarded) {
   Flat flat;
   try {
     flat = python::flatten_input(nested, "args");
@@ -89,7 +90,7 @@ Flat flatten(Capture& capture, PyObject* nested, const std::string& name) {
     PyErr_Clear();
     capture.stop(BreakReason::Argument, name);
   }
-  if (!all_guarded(flat.tree)) capture.stop(BreakReason::Argument, name);
+  if (!guarded && !all_guarded(flat.tree)) capture.stop(BreakReason::Argument, name);
   return flat;
 }
 
@@ -104,22 +105,28 @@ bool all_guarded(const Tree& tree) {
 }
 
 void Capture::record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
-                     bool always) {
+                     RecordOptions options) {
+  const std::optional<Flat>& flat_result = options.flat_result;
+  auto call = std::make_unique<TorchCall>();
   std::vector<std::pair<PyRef, std::vector<Py_ssize_t>>> found;
   std::vector<Py_ssize_t> path;
-  if (!find_tensors(result, path, found))
-    stop(BreakReason::Value, fmt::format("`{}` gives a {}", name, Py_TYPE(result)->tp_name));
-
-  auto call = std::make_unique<TorchCall>();
-  Flat positional = flatten(*this, args, name);
+  call->callable = PyRef::borrow(callable);
+  if (!find_tensors(result, path, found)) {
+    if (!flat_result) stop(BreakReason::Value, fmt::format("`{}` gives a {}", name, Py_TYPE(result)->tp_name));
+    found.clear();
+    for (size_t i = 0; i < flat_result->leaves.size(); ++i)
+      found.emplace_back(flat_result->leaves[i], std::vector<Py_ssize_t>{static_cast<Py_ssize_t>(i)});
+    call->callable = new_flat_caller(callable, flat_result->tree);
+  }
+  Flat positional = flatten(*this, args, name, flat_result.has_value());
   PyRef no_keywords = kwargs ? PyRef() : python::checked(PyDict_New());
-  Flat named = flatten(*this, kwargs ? kwargs : no_keywords.get(), name);
+  Flat named = flatten(*this, kwargs ? kwargs : no_keywords.get(), name, flat_result.has_value());
   std::vector<Value*> leaves;
   for (const Flat* flat : {&positional, &named}) {
     for (const PyRef& leaf : flat->leaves) leaves.push_back(value_of(leaf.get()));
   }
   // What gives no tensor and takes none is a constant; what takes one and gives nothing changes it.
-  if (!always && found.empty() && (leaves.empty() || result != Py_None)) return;
+  if (!options.always && found.empty() && (leaves.empty() || result != Py_None)) return;
 
   Node* node = graph.add_node(Op{std::nullopt, name, nullptr});
   size_t next = 0;
@@ -139,13 +146,13 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
     held_.push_back(std::move(tensor));
     call->results.push_back(std::move(way));
   }
-  call->callable = PyRef::borrow(callable);
   call->args = std::move(positional.tree);
   call->kwargs = std::move(named.tree);
   node->op.callee = python::share_across_threads(std::move(*call));
 }
 
 PyRef Capture::torch_call(PyObject* callable, const std::string& name, PyRef args, PyRef kwargs) {
+  if (mark_of(callable).mark == Mark::Disallowed) stop(BreakReason::Disallowed, name);
   PyRef given = substitute(args.get());
   PyRef named = kwargs ? substitute(kwargs.get()) : PyRef();
   PyRef result;
@@ -162,45 +169,7 @@ PyRef Capture::effect_call(PyObject* callable, const std::string& name, const Ca
   PyRef given = args.tuple(), named = args.dict();
   Suspended suspended(*this);
   PyRef result = python::checked(PyObject_Call(callable, given.get(), named.get()));
-  record(callable, name, given.get(), named.get(), result.get(), /*always=*/true);
-  return result;
-}
-
-PyRef Capture::nonstrict_call(PyObject* function, const CallArgs& args) {
-  PyRef own_name = python::attribute(function, "__qualname__");
-  const std::string name = own_name ? std::string(python::text_of(own_name.get())) : python::spell(function);
-  for (const PyRef& value : args.values) {
-    if (is_nn_module(value.get())) {
-      const Source* source = need_source(value.get());
-      add_guard({GuardKind::Identity, source, value});
-      consult_module(value.get(), source);
-    }
-    is_deep_constant(value.get());  // guards whatever constants there are inside
-  }
-  PyRef given = substitute(args.tuple().get());
-  PyRef named = args.dict() ? substitute(args.dict().get()) : PyRef();
-  const Flat before = flatten(*this, given.get(), name);
-  const Flat named_before = named ? flatten(*this, named.get(), name) : Flat();
-  ran_opaque_python = true;
-  PyRef result;
-  {
-    Journal::Hidden hidden(journal);
-    Suspended suspended(*this);
-    result = python::checked(PyObject_Call(function, given.get(), named.get()));
-  }
-  auto unchanged = [](const Flat& a, const Flat& b) {
-    if (a.tree != b.tree || a.leaves.size() != b.leaves.size()) return false;
-    for (size_t i = 0; i < a.leaves.size(); ++i) {
-      if (a.leaves[i].get() != b.leaves[i].get()) return false;
-    }
-    return true;
-  };
-  if (!unchanged(before, flatten(*this, given.get(), name)) ||
-      (named && !unchanged(named_before, flatten(*this, named.get(), name)))) {
-    stop(BreakReason::Mutation, name);
-  }
-  record(function, name, given.get(), named.get(), result.get());
-  if (PyList_CheckExact(result.get()) || PyDict_CheckExact(result.get())) return made(std::move(result));
+  record(callable, name, given.get(), named.get(), result.get(), {.always = true});
   return result;
 }
 

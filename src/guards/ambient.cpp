@@ -10,6 +10,16 @@
 #include <fmt/format.h>
 
 namespace firesteel::guards {
+namespace {
+
+thread_local BreakPolicy t_break_policy = BreakPolicy::Unsaid;
+uint64_t g_controls = 0;  // guarded by the GIL
+
+}  // namespace
+
+BreakPolicy& break_policy() { return t_break_policy; }
+void change_controls() { ++g_controls; }
+uint64_t controls_version() { return g_controls; }
 
 Ambient Ambient::current() {
   Ambient state;
@@ -22,6 +32,8 @@ Ambient Ambient::current() {
   state.deterministic = at::globalContext().deterministicAlgorithms();
   state.python_modes =
       at::impl::PythonTorchFunctionTLS::stack_len() > 0 || c10::impl::TorchDispatchModeTLS::any_modes_set();
+  state.breaks = t_break_policy;
+  state.controls = g_controls;
   return state;
 }
 
@@ -43,6 +55,8 @@ std::string Ambient::difference(const Ambient& now) const {
   if (now.deterministic != deterministic) return switched("deterministic mode", now.deterministic, deterministic);
   if (now.python_modes != python_modes)
     return switched("a torch function or dispatch mode", now.python_modes, python_modes);
+  if (now.breaks != breaks) return "error_on_graph_break() says something else";
+  if (now.controls != controls) return "the program has said something new about what may be in a graph";
   if (now != *this) return "the dispatcher's thread-local state is not as it was";
   return {};
 }

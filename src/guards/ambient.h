@@ -7,6 +7,14 @@
 
 namespace firesteel::guards {
 
+// What error_on_graph_break() says for the code that runs now, on this thread.
+enum class BreakPolicy : uint8_t { Unsaid, Allowed, Error };
+BreakPolicy& break_policy();
+
+// The program has said something new about a callable: what was compiled before may not hold.
+void change_controls();
+uint64_t controls_version();
+
 struct Ambient {
   AmbientState modes;
   uint64_t included_keys = 0, excluded_keys = 0;  // the dispatcher's own view: transforms, inference mode, modes
@@ -14,6 +22,8 @@ struct Ambient {
   int threads = 0;
   bool deterministic = false;
   bool python_modes = false;  // a torch function or dispatch mode is on: nothing compiled may run
+  BreakPolicy breaks = BreakPolicy::Unsaid;
+  uint64_t controls = 0;  // how often the program has changed what it says about callables
 
   static Ambient current();
   friend bool operator==(const Ambient&, const Ambient&) = default;

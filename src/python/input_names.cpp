@@ -129,6 +129,13 @@ void name_inputs(Graph& graph, PyObject* function, const Tree& args, const Tree&
   }
 }
 
+std::string name_of_captured(PyObject* function, const at::Tensor& tensor) {
+  ErrorAside aside;
+  const TensorNames names = reachable_tensors(function);
+  auto found = names.find(tensor.unsafeGetTensorImpl());
+  return found == names.end() ? std::string() : found->second;
+}
+
 std::string name_of(PyObject* function) {
   ErrorAside aside;
   PyRef name = attribute(function, "__name__");

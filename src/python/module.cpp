@@ -113,7 +113,6 @@ NB_MODULE(_C, module) {
       "Runs fn on traced stand-ins of its arguments and records it as a graph; with grad=True its backward too.\n"
       "With native=True pointwise operators run in compiled kernels.");
   module.def("parse_graph", &parse_text, nb::arg("text"), "Reads what str(graph) wrote.");
-  module.def("is_compiling", &is_tracing, "True while this thread traces a function.");
   module.def(
       "is_traced", [](nb::handle object) { return is_tensor(object.ptr()) && is_traced_tensor(unpack(object.ptr())); },
       nb::arg("tensor").none(), "True for a tensor that stands for a value of a trace, running or ended.");

@@ -137,7 +137,9 @@ def test_fullgraph_errors_leave_nothing(program, backend, handling, monkeypatch,
         try:
             compiled(torch.ones(3))
         except firesteel.GraphBreakError:
-            pass
+            assert program is not raises
+        except ValueError as error:
+            assert program is raises and str(error) == "of the user's"
         else:
             raise AssertionError("no break")
         assert state.look() == before

@@ -1,0 +1,120 @@
+// Python's way to the controls: marks on callables, stances, and the questions code may ask about itself.
+#include <nanobind/stl/string.h>
+
+#include "aot/trace.h"
+#include "capture/bindings.h"
+#include "capture/callables.h"
+#include "capture/frame_hook.h"
+#include "capture/marked_function.h"
+#include "capture/marks.h"
+#include "capture/region.h"
+#include "capture/stance.h"
+#include "guards/ambient.h"
+#include "python/constants.h"
+
+namespace nb = nanobind;
+
+namespace firesteel::capture {
+namespace {
+
+struct MarkName {
+  const char* name;
+  Mark mark;
+};
+constexpr MarkName kMarks[] = {
+#define X(name, what) {#name, Mark::name},
+    FIRESTEEL_MARKS(X)
+#undef X
+};
+struct FunctionMarkName {
+  const char* name;
+  FunctionMark mark;
+};
+constexpr FunctionMarkName kFunctionMarks[] = {{"Nonstrict", FunctionMark::Nonstrict},
+                                               {"Disabled", FunctionMark::Disabled},
+                                               {"Skipped", FunctionMark::Skipped},
+                                               {"RunOnly", FunctionMark::RunOnly}};
+
+template <class Row, size_t kSize>
+const Row& named(const Row (&rows)[kSize], const std::string& name) {
+  for (const Row& row : rows) {
+    if (name == row.name) return row;
+  }
+  throw nb::value_error(("there is no mark " + name).c_str());
+}
+
+void set_mark_named(nb::handle callable, const std::string& name, nb::handle object, const std::string& reason) {
+  PyObject* kept = object.is_none() ? nullptr : object.ptr();
+  set_mark(callable.ptr(), {named(kMarks, name).mark, PyRef::borrow(kept), reason});
+}
+
+std::string mark_name(nb::handle callable) { return kMarks[static_cast<size_t>(mark_of(callable.ptr()).mark)].name; }
+
+nb::object marked_function(nb::handle function, const std::string& name, const std::string& reason) {
+  return nb::steal(new_marked_function(function.ptr(), named(kFunctionMarks, name).mark, reason).release());
+}
+
+nb::object function_mark_name(nb::handle object) {
+  if (!marked_callable(object.ptr())) return nb::none();
+  return nb::str(kFunctionMarks[static_cast<size_t>(mark_on(object.ptr()))].name);
+}
+
+bool is_torch_function(nb::handle callable) {
+  prepare_tables();
+  return torch_leaf(callable.ptr()) || forbidden_leaf(callable.ptr()) || is_torch_op(callable.ptr());
+}
+
+nb::dict stances() {
+  nb::dict rows;
+  for (const auto& [name, what] : stance_rows())
+    rows[nb::str(name.data(), name.size())] = nb::str(what.data(), what.size());
+  return rows;
+}
+
+// Gives what held before.
+nb::tuple set_stance(const std::string& name, nb::object backend) {
+  static auto* backends = new std::vector<PyRef>;  // as given, for the way back
+  const std::optional<StanceKind> kind = stance_named(name);
+  if (!kind) throw nb::value_error(("there is no stance " + name).c_str());
+  std::optional<BackendChoice> choice;
+  if (!backend.is_none()) choice = backend_from(backend);
+  const std::string_view before = stance_rows()[static_cast<size_t>(stance().kind)].first;
+  PyRef old = backends->empty() ? PyRef::borrow(Py_None) : std::move(backends->back());
+  backends->assign(1, PyRef::borrow(backend.ptr()));
+  stance() = {*kind, std::move(choice)};
+  return nb::make_tuple(nb::str(before.data(), before.size()), nb::steal(old.release()));
+}
+
+// None, False, True: nothing said, breaks allowed, breaks are errors. Gives what held before.
+nb::object set_break_policy(nb::object policy) {
+  using guards::BreakPolicy;
+  const BreakPolicy before = guards::break_policy();
+  guards::break_policy() = policy.is_none()         ? BreakPolicy::Unsaid
+                           : nb::cast<bool>(policy) ? BreakPolicy::Error
+                                                    : BreakPolicy::Allowed;
+  if (before == BreakPolicy::Unsaid) return nb::none();
+  return nb::bool_(before == BreakPolicy::Error);
+}
+
+}  // namespace
+
+void bind_controls(nb::module_& module) {
+  module.def("is_compiling", &is_tracing, "True where the code is being captured or traced; false in eager stretches.");
+  module.def(
+      "is_dynamo_compiling", [] { return current_capture() != nullptr; },
+      "True where the code is being captured; false in what is only traced, and in eager stretches.");
+  module.def(
+      "is_exporting", [] { return false; }, "Always false: Firesteel does not export.");
+  module.def("_set_mark", &set_mark_named, nb::arg("callable"), nb::arg("mark"), nb::arg("object").none() = nb::none(),
+             nb::arg("reason") = "");
+  module.def("_mark_of", &mark_name, nb::arg("callable"));
+  module.def("_marked_function", &marked_function, nb::arg("function"), nb::arg("mark"), nb::arg("reason") = "");
+  module.def("_function_mark", &function_mark_name, nb::arg("object").none());
+  module.def("_is_torch_function", &is_torch_function, nb::arg("callable"));
+  module.def("_stances", &stances, "The stances' names, and what they mean.");
+  module.def("_set_stance", &set_stance, nb::arg("name"), nb::arg("backend").none());
+  module.def("_set_break_policy", &set_break_policy, nb::arg("policy").none());
+  module.def("_reset", &Region::reset_all, "Forgets all that was compiled.");
+}
+
+}  // namespace firesteel::capture

@@ -1,0 +1,163 @@
+// Calls whose Python is not looked into, while their operators are traced: nonstrict functions and allowed ones.
+#include <fmt/format.h>
+
+#include "aot/trace.h"
+#include "capture/callables.h"
+#include "capture/capture.h"
+#include "capture/opaque_state.h"
+#include "python/constants.h"
+#include "python/errors.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::Flat;
+
+std::string name_of(PyObject* function) {
+  PyRef name = python::attribute(function, "__qualname__");
+  if (!name) name = python::attribute(function, "__name__");
+  return name ? std::string(python::text_of(name.get())) : python::spell(function);
+}
+
+// Firesteel's own errors and those of registered flatten functions reach the user as they are.
+template <class F>
+auto or_refuse(Capture& capture, F&& run) {
+  try {
+    return run();
+  } catch (const Break&) {
+    throw;
+  } catch (...) {
+    python::set_python_error(std::current_exception());
+  }
+  capture.refuse_with_python_error();
+}
+
+bool is_own_error() {
+  static PyObject* own = [] {
+    python::ErrorAside aside;
+    PyRef module = python::checked(PyImport_ImportModule("firesteel._C"));
+    return python::checked(PyObject_GetAttrString(module.get(), "Error")).release();
+  }();
+  return PyErr_ExceptionMatches(own);
+}
+
+bool same_parts(const Flat& a, const Flat& b) {
+  if (a.tree != b.tree || a.leaves.size() != b.leaves.size()) return false;
+  for (size_t i = 0; i < a.leaves.size(); ++i) {
+    if (a.leaves[i].get() != b.leaves[i].get()) return false;
+  }
+  return true;
+}
+
+// Tensors and tuples of tensors: what an allowed function may give.
+bool is_tensor_nest(PyObject* value) {
+  if (python::is_tensor(value)) return true;
+  if (!PyTuple_Check(value)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+    if (!is_tensor_nest(PyTuple_GET_ITEM(value, i))) return false;
+  }
+  return true;
+}
+
+// A bound method, a partial or a module is called through the function underneath, so that what it holds is an input.
+PyObject* underlying(Capture& capture, PyObject* function, CallArgs& args) {
+  auto put_first = [&](PyObject* value) {
+    if (!capture.source_of(value) && capture.is_unknown(value))
+      capture.admit(value, capture.sources.pinned(value, python::spell(value)));
+    args.values.insert(args.values.begin(), PyRef::borrow(value));
+  };
+  for (;;) {
+    if (PyMethod_Check(function) && is_nn_module(PyMethod_GET_SELF(function))) {
+      put_first(PyMethod_GET_SELF(function));
+      function = PyMethod_GET_FUNCTION(function);
+    } else if (is_nn_module(function)) {
+      put_first(function);
+      PyRef call = interned("__call__");
+      function = _PyType_Lookup(Py_TYPE(function), call.get());
+    } else {
+      return function;
+    }
+  }
+}
+
+}  // namespace
+
+// Real tensors become stand-ins wherever they lie, in registered classes too; all that is not a tensor is guarded.
+PyRef Capture::opaque_argument(PyObject* value, const char* root) {
+  PyRef known = substitute(value);
+  watch_opaque_input(*this, known.get());
+  Flat flat = or_refuse(*this, [&] { return python::flatten_input(known.get(), root); });
+  bool replaced = false;
+  for (PyRef& leaf : flat.leaves) {
+    if (is_stand_in(leaf.get())) continue;
+    leaf = adopt(leaf);
+    replaced = true;
+  }
+  if (!replaced) return known;
+  size_t next = 0;
+  return or_refuse(*this, [&] { return python::unflatten(flat.tree, flat.leaves, next); });
+}
+
+// Runs the function on stand-ins, watches what it does besides, and makes one node of it.
+PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result) {
+  const Flat before = or_refuse(*this, [&] { return python::flatten_input(args.get(), "args"); });
+  const Flat named_before =
+      kwargs ? or_refuse(*this, [&] { return python::flatten_input(kwargs.get(), "kwargs"); }) : Flat();
+  ran_opaque_python = true;
+  OpaqueState state(function, args.get(), kwargs.get());
+  PyRef result;
+  {
+    Journal::Hidden hidden(journal);
+    Suspended suspended(*this);
+    ConstantCaptures constants;
+    result = PyRef::steal(PyObject_Call(function, args.get(), kwargs.get()));
+    for (const at::Tensor& tensor : constants.without_gradient())
+      lost_gradients.push_back(describe_captured(function, name, tensor));
+  }
+  const std::string changed = state.put_back();
+  if (!result) {
+    if (is_own_error()) refuse_with_python_error();
+    python::throw_python_error();
+  }
+  if (!changed.empty()) {
+    refuse("ControlError", fmt::format("`{}` {} while it is traced: a compiled call would not do it again\n"
+                                       "  try: return the new value, or do it outside the function",
+                                       name, changed));
+  }
+  auto unchanged = [&](const Flat& then, PyObject* now, const char* root) {
+    return same_parts(then, or_refuse(*this, [&] { return python::flatten_input(now, root); }));
+  };
+  if (!unchanged(before, args.get(), "args") || (kwargs && !unchanged(named_before, kwargs.get(), "kwargs")))
+    stop(BreakReason::Mutation, name);
+  RecordOptions options;
+  if (any_result) {
+    options.flat_result = or_refuse(*this, [&] { return python::flatten_result(result.get(), function); });
+  } else if (!is_tensor_nest(result.get())) {
+    refuse("ControlError",
+           fmt::format("`{}` gives a {}: a function under allow_in_graph() gives a tensor or a tuple of "
+                       "tensors\n  try: nonstrict_trace(), which takes and gives more",
+                       name, Py_TYPE(result.get())->tp_name));
+  }
+  record(function, name, args.get(), kwargs.get(), result.get(), std::move(options));
+  return python::is_tensor(result.get()) || is_guardable_constant(result.get()) ? result : made(std::move(result));
+}
+
+PyRef Capture::nonstrict_call(PyObject* callable, CallArgs args) {
+  PyObject* function = underlying(*this, callable, args);
+  PyRef given = opaque_argument(args.tuple().get(), "args");
+  PyRef named = args.dict() ? opaque_argument(args.dict().get(), "kwargs") : PyRef();
+  return opaque_call(function, name_of(callable), std::move(given), std::move(named), /*any_result=*/true);
+}
+
+PyRef Capture::allowed_call(PyObject* function, const CallArgs& args) {
+  const std::string name = name_of(function);
+  PyRef given = substitute(args.tuple().get());
+  PyRef named = args.dict() ? substitute(args.dict().get()) : PyRef();
+  for (PyObject* side : {given.get(), named.get()}) {
+    if (side) refuse_objects(*this, side, name);
+  }
+  return opaque_call(function, name, std::move(given), std::move(named), /*any_result=*/false);
+}
+
+}  // namespace firesteel::capture
