@@ -20,10 +20,12 @@ std::string name_of(PyObject* function) {
   return name ? std::string(python::text_of(name.get())) : python::spell(function);
 }
 
-// Firesteel's own errors and those of registered flatten functions reach the user as they are.
+// Taking values apart runs Python that is no business of the capture. Firesteel's own errors and those of registered
+// flatten functions reach the user as they are.
 template <class F>
 auto or_refuse(Capture& capture, F&& run) {
   try {
+    Suspended suspended(capture);
     return run();
   } catch (const Break&) {
     throw;
@@ -64,7 +66,7 @@ bool is_tensor_nest(PyObject* value) {
 PyObject* underlying(Capture& capture, PyObject* function, CallArgs& args) {
   auto put_first = [&](PyObject* value) {
     if (!capture.source_of(value) && capture.is_unknown(value))
-      capture.admit(value, capture.sources.pinned(value, python::spell(value)));
+      capture.admit(value, capture.sources.pinned(value, Py_TYPE(value)->tp_name));
     args.values.insert(args.values.begin(), PyRef::borrow(value));
   };
   for (;;) {

@@ -78,8 +78,9 @@ void watch(Capture& capture, PyObject* value, int depth) {
   if (container || PyAnySet_CheckExact(value)) {
     capture.consult(value);
     each_child(value, [&](PyObject* child) { watch(capture, child, depth + 1); });
-  } else if (source && python::is_plain_constant(value)) {
-    capture.add_guard({GuardKind::Identity, source, PyRef::borrow(value)});  // a number's or string's own subclass
+  } else if (source && (python::is_plain_constant(value) || PyType_Check(value))) {
+    capture.add_guard(
+        {GuardKind::Identity, source, PyRef::borrow(value)});  // a class, or of a number's or string's own subclass
   } else if (source && python::kind_of(value)) {
     if (is_deque(value)) capture.stop(BreakReason::Value, "a deque from outside");
     watch_attributes(capture, value, source, depth + 1);
@@ -118,27 +119,45 @@ PyRef changed_key(PyObject* before, PyObject* now) {
   return {};
 }
 
-std::string place_of(PyObject* tensor, PyObject* holder, PyObject* gc) {
-  if (PyDict_CheckExact(holder)) {
-    std::string key = "?";
-    Py_ssize_t position = 0;
-    PyObject *name = nullptr, *value = nullptr;
-    while (PyDict_Next(holder, &position, &name, &value)) {
-      if (value == tensor) key = PyUnicode_Check(name) ? std::string(python::text_of(name)) : python::spell(name);
-    }
-    if (PyObject* module = PyDict_GetItemString(holder, "__name__"); module && PyUnicode_Check(module))
-      return fmt::format("the global `{}` of `{}`", key, python::text_of(module));
-    PyRef owners = PyRef::steal(PyObject_CallMethod(gc, "get_referrers", "(O)", holder));
-    for (Py_ssize_t i = 0; owners && i < PyList_GET_SIZE(owners.get()); ++i) {
-      PyObject* owner = PyList_GET_ITEM(owners.get(), i);
-      if (fs_instance_dict(owner) == holder)
-        return fmt::format("the attribute `{}` of a {}", key, Py_TYPE(owner)->tp_name);
-    }
-    PyErr_Clear();
-    return fmt::format("a dict, under the key {}", python::spell(PyUnicode_FromString(key.c_str())));
+// Who holds an object, apart from what this search itself holds it by.
+std::vector<PyRef> holders_of(PyObject* object, PyObject* gc, PyObject* searched) {
+  PyRef found = PyRef::steal(PyObject_CallMethod(gc, "get_referrers", "(O)", object));
+  if (!found) PyErr_Clear();
+  std::vector<PyRef> holders;
+  for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(found.get()); ++i) {
+    PyObject* holder = PyList_GET_ITEM(found.get(), i);
+    if (holder != searched && !PyFrame_Check(holder) && !PyTuple_CheckExact(holder))
+      holders.push_back(PyRef::borrow(holder));
   }
+  return holders;
+}
+
+std::string key_of(PyObject* dict, PyObject* value) {
+  Py_ssize_t position = 0;
+  PyObject *key = nullptr, *held = nullptr;
+  while (PyDict_Next(dict, &position, &key, &held)) {
+    if (held == value) return PyUnicode_Check(key) ? std::string(python::text_of(key)) : python::spell(key);
+  }
+  return "?";
+}
+
+constexpr int kHolders = 3;  // how far a place is described: a tensor in a list in a global
+
+// `the global `KEPT` of `train``, `a list in the attribute `seen` of a Net`.
+std::string place_in(PyObject* object, PyObject* holder, PyObject* gc, PyObject* searched, int left) {
   if (PyCell_Check(holder)) return "a variable of an enclosing function";
-  return fmt::format("a {}", Py_TYPE(holder)->tp_name);
+  const std::string key = PyDict_Check(holder) ? key_of(holder, object) : "";
+  if (PyObject* name = PyDict_Check(holder) ? PyDict_GetItemString(holder, "__name__") : nullptr;
+      name && PyUnicode_Check(name))
+    return fmt::format("the global `{}` of `{}`", key, python::text_of(name));
+  const std::string kind = fmt::format("a {}", Py_TYPE(holder)->tp_name);
+  for (const PyRef& owner : left > 0 ? holders_of(holder, gc, searched) : std::vector<PyRef>()) {
+    if (fs_instance_dict(owner.get()) == holder)
+      return fmt::format("the attribute `{}` of a {}", key, Py_TYPE(owner.get())->tp_name);
+    if (PyDict_Check(owner.get()) || PyList_Check(owner.get()) || PyCell_Check(owner.get()))
+      return fmt::format("{} in {}", kind, place_in(holder, owner.get(), gc, searched, left - 1));
+  }
+  return kind;
 }
 
 }  // namespace
@@ -226,11 +245,8 @@ std::string find_leaked_tensor() {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(objects.get()); ++i) {
     PyObject* object = PyList_GET_ITEM(objects.get(), i);
     if (!python::is_traced_object(object)) continue;
-    PyRef holders = checked(PyObject_CallMethod(gc.get(), "get_referrers", "(O)", object));
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(holders.get()); ++k) {
-      PyObject* holder = PyList_GET_ITEM(holders.get(), k);
-      if (holder != objects.get() && !PyFrame_Check(holder)) return place_of(object, holder, gc.get());
-    }
+    for (const PyRef& holder : holders_of(object, gc.get(), objects.get()))
+      return place_in(object, holder.get(), gc.get(), objects.get(), kHolders);
   }
   return {};
 }

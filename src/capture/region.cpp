@@ -66,9 +66,10 @@ PyObject* finish_with_error(PyThreadState* state, FsFrame* frame) {
   return fs_frame_finish(state, frame, nullptr);
 }
 
-// What the program wants to run as it is, and what Firesteel has a rule of its own for.
+// What the program wants to run as it is, torch's own, and what Firesteel has a rule for.
 bool runs_as_it_is(PyObject* callable, PyObject* function) {
-  if (builtin_rule(function) || mark_of(function).mark == Mark::Disabled) return true;
+  if (builtin_rule(function) || torch_leaf(function) || is_torch_op(callable)) return true;
+  if (mark_of(function).mark == Mark::Disabled) return true;
   auto* type = PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : Py_TYPE(callable);
   return mark_of_class(type).mark == Mark::Disabled;
 }
@@ -117,6 +118,7 @@ Region::~Region() { all_regions().erase(this); }
 Region* Region::current() { return t_region; }
 
 void Region::reset_all() {
+  forget_warnings();
   const std::vector<Region*> regions(all_regions().begin(), all_regions().end());
   for (Region* region : regions) {
     if (all_regions().count(region)) region->clear();  // clearing one may end another
@@ -412,8 +414,8 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
       if (!std::exchange(served, true)) ++counters().hits;
       if (segment->kind == SegmentKind::Return) return fs_frame_finish(state, frame, result.release());
     }
-    // Up to the instruction that breaks, and over it.
-    ++counters().breaks[static_cast<size_t>(segment->broken->reason)];
+    // Up to the instruction that breaks, and over it. A break in a function called inside counts there.
+    if (segment->broken->depth <= 1) ++counters().breaks[static_cast<size_t>(segment->broken->reason)];
     std::optional<Break> unknown;
     Ending ending = Ending::Stopped;
     PyRef result;

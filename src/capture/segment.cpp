@@ -17,6 +17,7 @@
 #include "compiler.h"
 #include "python/errors.h"
 #include "python/pytree.h"
+#include "python/pytree_nodes.h"
 #include "python/tensor_objects.h"
 #include "python/traced_tensors.h"
 #include "python/user_frames.h"
@@ -61,6 +62,11 @@ class KeepThreadState {
 
 constexpr int kDeepestArgument = 8;
 
+// Of a class that the program has told how to take apart; its parts lie in its dict.
+bool is_registered_object(PyObject* value) {
+  return is_python_class(Py_TYPE(value)) && python::kind_of(value) && guards::instance_dict(value);
+}
+
 // Tensors of the call, also inside containers, are inputs of the graph; all that leads to them is guarded.
 void collect_tensors(Capture& capture, PyObject* value, const Source* source, int depth) {
   if (python::is_exact_tensor(value)) {
@@ -74,9 +80,14 @@ void collect_tensors(Capture& capture, PyObject* value, const Source* source, in
     }
     return;
   }
-  if (depth >= kDeepestArgument || !(is_sequence(value) || PyDict_CheckExact(value))) return;
+  const bool registered = !PyDict_Check(value) && !PyTuple_Check(value) && !PyList_CheckExact(value);
+  if (depth >= kDeepestArgument || (registered && !is_registered_object(value))) return;
   std::vector<std::pair<PyObject*, const Source*>> children;
-  if (is_sequence(value)) {
+  if (registered) {
+    capture.add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)))});
+    const Source* dict = capture.sources.step(source, AccessKind::InstanceDict);
+    children.emplace_back(guards::instance_dict(value), dict);
+  } else if (!PyDict_Check(value)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
       children.emplace_back(PySequence_Fast_GET_ITEM(value, i), capture.sources.item(source, i));
     }
@@ -309,12 +320,13 @@ void throw_interrupt(const Capture& capture) {
   python::raise_as_is("GraphBreakError", found.message());
 }
 
-// Once for each text: a captured tensor gets no gradient.
-void warn_of_lost_gradients(const Capture& capture) {
-  static auto* warned = new std::unordered_set<std::string>;
-  for (const std::string& text : capture.lost_gradients) {
-    if (warned->insert(text).second) python::check(PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) == 0);
-  }
+std::unordered_set<std::string>& warnings_given() {
+  static auto* texts = new std::unordered_set<std::string>;
+  return *texts;
+}
+
+void warn_once(const std::string& text) {
+  if (warnings_given().insert(text).second) python::check(PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) == 0);
 }
 
 // A function that is not looked into has kept a traced tensor, which is of no use to anybody.
@@ -330,16 +342,14 @@ void refuse_leaks() {
 
 // An operator that was disallowed is not called by name, and lies below one that is: that has no effect.
 void warn_of_disallowed_operators(const Trace& trace) {
-  static auto* warned = new std::unordered_set<std::string>;
   for (const auto& node : trace.joint.graph.nodes) {
     if (!node->op.aten) continue;
     const c10::OperatorName& name = node->op.aten->operator_name();
     if (!is_disallowed_operator(name.name, name.overload_name)) continue;
-    const std::string text = fmt::format(
-        "disallow_in_graph({}) has no effect here: the code does not call it, it lies below an operator that the code "
-        "calls\n  try: disallow the operator that is called",
-        c10::toString(name));
-    if (warned->insert(text).second) python::check(PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) == 0);
+    warn_once(
+        fmt::format("disallow_in_graph({}) has no effect here: the code does not call it, it lies below an operator "
+                    "that the code calls\n  try: disallow the operator that is called",
+                    c10::toString(name)));
   }
 }
 
@@ -409,6 +419,7 @@ long g_forced = 0;
 }  // namespace
 
 void force_breaks(long instructions) { g_forced = instructions; }
+void forget_warnings() { warnings_given().clear(); }
 
 std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const BackendChoice& backend, bool whole) {
   python::watch_data_reads();
@@ -434,7 +445,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
         refuse_unknown_captures(trace, capture);
         capture.journal.roll_back();
         if (backend.runs_aten()) {
-          warn_of_lost_gradients(capture);
+          for (const std::string& text : capture.lost_gradients) warn_once(text);
           if (any_disallowed_operators()) warn_of_disallowed_operators(trace);
           CompilerOptions options;
           options.native = backend.kind == Backend::Native;

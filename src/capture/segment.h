@@ -64,6 +64,9 @@ struct SegmentStart {
 // were. Throws the Python error of an interrupt only. `whole`: a break ends the attempt, and the segment is Eager.
 std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const BackendChoice& backend, bool whole);
 
+// Warnings that come once come again.
+void forget_warnings();
+
 // For tests: ends every segment after so many instructions; 0: not.
 void force_breaks(long instructions);
 

@@ -84,6 +84,7 @@ Type type_of(const at::Tensor& tensor) {
 Flat flatten(Capture& capture, PyObject* nested, const std::string& name, bool guarded) {
   Flat flat;
   try {
+    Suspended suspended(capture);
     flat = python::flatten_input(nested, "args");
   } catch (...) {
     python::set_python_error(std::current_exception());

@@ -67,7 +67,9 @@ bool is_plain_constant(PyObject* object) {
   return PyObject_TypeCheck(object, known().enumeration);
 }
 
-bool is_constant(PyObject* object) { return is_plain_constant(object) || PyObject_TypeCheck(object, known().module); }
+bool is_constant(PyObject* object) {
+  return is_plain_constant(object) || PyType_Check(object) || PyObject_TypeCheck(object, known().module);
+}
 
 bool same_constant(PyObject* a, PyObject* b) {
   if (a == b) return true;

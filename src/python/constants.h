@@ -7,7 +7,8 @@
 
 namespace firesteel::python {
 
-// Numbers, text, None, enum members, torch's own small types, slices, ranges and sets of these; modules, by identity.
+// Numbers, text, None, enum members, torch's own small types, slices, ranges and sets of these; classes and modules, by
+// identity.
 bool is_constant(PyObject* object);
 // torch's own: dtypes, devices, sizes, layouts, memory formats.
 bool is_torch_constant(PyObject* object);

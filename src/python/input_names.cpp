@@ -12,7 +12,9 @@ namespace {
 
 using TensorNames = std::unordered_map<const c10::TensorImpl*, std::string>;
 
-bool is_module(PyObject* object) { return object && !is_plain_constant(object) && is_constant(object); }
+bool is_module(PyObject* object) {
+  return object && !is_plain_constant(object) && !PyType_Check(object) && is_constant(object);
+}
 
 // Calls visit(item) for each item of an iterable; stops quietly where iterating fails.
 template <class F>
