@@ -166,6 +166,27 @@ def explain_a_function():
     return f"{len(found.graphs)} graphs around {len(found.breaks)} break; the list holds {len(log)} number"
 
 
+@firesteel.disable(reason="it prints")
+def tell(x):
+    show(f"eager: {float(x.mean()):.3f}")
+
+
+def told(x):
+    hidden = x.sin()
+    tell(hidden)
+    return opaque(hidden).cos()
+
+
+@stop("The controls")
+def controls():
+    """disable leaves a function alone, nonstrict_trace takes it as one operation; docs/controls.md has them all."""
+    show_source(told)
+    found = firesteel.explain(told)(torch.randn(8))
+    for graph in found.graphs:
+        show(graph.text)
+    return f"{len(found.graphs)} graphs around a break: {found.breaks[0].message}"
+
+
 @stop("A backend of your own")
 def own_backend():
     """A backend may be any function: it gets each graph as an fx GraphModule and returns what runs it."""

@@ -136,10 +136,11 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   if (any_result) {
     options.flat_result = or_refuse(*this, [&] { return python::flatten_result(result.get(), function); });
   } else if (!is_tensor_nest(result.get())) {
-    refuse("ControlError",
-           fmt::format("`{}` gives a {}: a function under allow_in_graph() gives a tensor or a tuple of "
-                       "tensors\n  try: nonstrict_trace(), which takes and gives more",
-                       name, Py_TYPE(result.get())->tp_name));
+    refuse(
+        "ControlError",
+        fmt::format("what `{}` gives is no tensor ({}): a function under allow_in_graph() gives a tensor or a tuple of "
+                    "tensors\n  try: nonstrict_trace(), which takes and gives more",
+                    name, Py_TYPE(result.get())->tp_name));
   }
   record(function, name, args.get(), kwargs.get(), result.get(), std::move(options));
   return python::is_tensor(result.get()) || is_guardable_constant(result.get()) ? result : made(std::move(result));

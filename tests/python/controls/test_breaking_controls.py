@@ -309,7 +309,7 @@ def test_disallow_is_for_operators(backend):
     def mine(x):
         return x + 1
 
-    with pytest.raises(firesteel.ControlError, match="`.*mine` is none\n  try: disable\\(\\)"):
+    with pytest.raises(firesteel.ControlError, match=r"`.*mine` is none\n  try: disable\(\)"):
         firesteel.disallow_in_graph(mine)
     with pytest.raises(TypeError, match="needs a function"):
         firesteel.disallow_in_graph(3)
@@ -418,8 +418,7 @@ def test_allowed_again_inside(backend):
             x = x.sin()
             with firesteel.error_on_graph_break(False):
                 firesteel.graph_break()
-            x = x.cos()
-        return x
+            return x.cos()
 
     check(f, torch.randn(3), backend=backend, breaks={"FS-GRAPH-BREAK": 2})
     refused(f, "fullgraph=True allows no graph break", backend=backend)

@@ -101,7 +101,7 @@ def test_forbidden_calls_are_errors(backend):
     assert torch.equal(never(torch.ones(2)), torch.ones(2))
     for fullgraph in (True, False):
         compiled = firesteel.compile(lambda x: never(x) + 1, backend=backend, fullgraph=fullgraph)
-        with pytest.raises(firesteel.ControlError, match="never.*forbid_in_graph"):
+        with pytest.raises(firesteel.ControlError, match=r"never.*forbid_in_graph"):
             compiled(torch.ones(2))
     assert firesteel.forbid_in_graph([never]) == [never]
 

@@ -1,4 +1,4 @@
-"""nonstrict_trace and allow_in_graph given what they cannot take: a clear error each, and the next correct call works."""
+"""nonstrict_trace and allow_in_graph given what they cannot take: a clear error, and the next correct call works."""
 
 import io
 import threading
@@ -274,7 +274,7 @@ def test_constants_without_comparison(backend):
             return True
 
     for bad in (Plain, Unhashable):
-        with pytest.raises(TypeError, match="__eq__|__hash__"):
+        with pytest.raises(TypeError, match=r"__eq__|__hash__"):
             firesteel.register_constant(bad)
     for control in (firesteel.register_constant, firesteel.register_dataclass):
         with pytest.raises(TypeError, match="needs a class"):

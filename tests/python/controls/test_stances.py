@@ -117,7 +117,7 @@ def test_forms_and_nesting(backend):
 
 def test_bad_stances(backend):
     for bad in ("typo", 3, None):
-        with pytest.raises(ValueError, match="there is no stance .*'force_eager'"):
+        with pytest.raises(ValueError, match=r"there is no stance .*'force_eager'"):
             firesteel.set_stance(bad)
     with pytest.raises(TypeError, match="skip_guard_eval_unsafe"):
         firesteel.set_stance(skip_guard_eval_unsafe=3)
