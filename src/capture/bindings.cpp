@@ -17,7 +17,7 @@ namespace {
 
 nb::object give(PyRef object) { return nb::steal(object.release()); }
 
-nb::object compile_function(nb::handle callable, nb::object backend, bool fullgraph, size_t recompile_limit,
+nb::object compile_function(nb::handle callable, const nb::object& backend, bool fullgraph, size_t recompile_limit,
                             bool notes_recompiles) {
   PyObject* function = PyMethod_Check(callable.ptr()) ? PyMethod_GET_FUNCTION(callable.ptr()) : callable.ptr();
   if (!PyFunction_Check(function)) {

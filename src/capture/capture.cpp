@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kFramesShown = 16;
 
-std::string first_line(std::string text) { return text.substr(0, text.find('\n')); }
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 void add_place(Break& found) {
   python::ErrorAside aside;

@@ -122,7 +122,7 @@ class Capture {
   long birth_of(PyObject* object) const;
 
   // ---- calls that become nodes (torch_calls.cpp)
-  PyRef torch_call(PyObject* callable, const std::string& name, PyRef args, PyRef kwargs = {});
+  PyRef torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs = {});
   // A call that changes torch's thread-local state: a node without tensors.
   PyRef effect_call(PyObject* callable, const std::string& name, const CallArgs& args);
 

@@ -27,7 +27,7 @@ const FrameInterpreter::Row* FrameInterpreter::rows() {
 FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFrame* frame)
     : capture_(capture), state_(state), frame_(frame), code_(fs_frame_code(frame)) {
   bytes_ = python::checked(PyCode_GetCode(code_));  // without the interpreter's own specialisations
-  instructions_ = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(bytes_.get()));
+  instructions_ = reinterpret_cast<const Instruction*>(PyBytes_AS_STRING(bytes_.get()));
   next_ = fs_frame_next(frame);
   current_ = next_ > 0 ? next_ - 1 : 0;
   PyObject** given = fs_frame_locals(frame);
@@ -115,12 +115,12 @@ void FrameInterpreter::step() {
 }
 
 void FrameInterpreter::step_one() {
-  int opcode = instructions_[2 * next_];
-  int arg = instructions_[2 * next_ + 1];
+  int opcode = instructions_[next_].opcode;
+  int arg = instructions_[next_].arg;
   while (opcode == EXTENDED_ARG) {
     ++next_;
-    opcode = instructions_[2 * next_];
-    arg = (arg << 8) | instructions_[2 * next_ + 1];
+    opcode = instructions_[next_].opcode;
+    arg = (arg << 8) | instructions_[next_].arg;
   }
   current_ = next_;
   fs_frame_set_instruction(frame_, next_);
@@ -133,7 +133,7 @@ void FrameInterpreter::step_one() {
     capture_.stop(BreakReason::Opcode, std::string(python::text_of(name.get())));
   }
   // Instructions are followed by room for the interpreter's caches; jumps count from behind it.
-  while (next_ < PyBytes_GET_SIZE(bytes_.get()) / 2 && instructions_[2 * next_] == CACHE) ++next_;
+  while (next_ < PyBytes_GET_SIZE(bytes_.get()) / 2 && instructions_[next_].opcode == CACHE) ++next_;
   (this->*row.handler)(arg);
 }
 

@@ -106,7 +106,10 @@ class FrameInterpreter {
   FsLink link_;
   PyCodeObject* code_;
   PyRef bytes_;
-  const unsigned char* instructions_;
+  struct Instruction {
+    unsigned char opcode, arg;
+  };
+  const Instruction* instructions_;
   int next_ = 0;     // the instruction after the one that runs
   int current_ = 0;  // the one that runs
   int started_ = 0;  // the first of those that belong together with it

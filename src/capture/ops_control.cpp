@@ -41,7 +41,7 @@ void FrameInterpreter::for_iter(int arg) {
 
 void FrameInterpreter::kw_names(int arg) { keywords_ = PyRef::borrow(PyTuple_GET_ITEM(code_->co_consts, arg)); }
 
-void FrameInterpreter::call_(int arg) {
+void FrameInterpreter::plain_call(int arg) {
   CallArgs args;
   args.keywords = std::exchange(keywords_, {});
   args.values = pop_many(arg);

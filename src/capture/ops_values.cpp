@@ -183,9 +183,9 @@ void FrameInterpreter::build_set(int arg) {
 void FrameInterpreter::build_map(int arg) {
   std::vector<PyRef> items = pop_many(2 * static_cast<size_t>(arg));
   PyRef dict = checked(PyDict_New());
-  for (int i = 0; i < arg; ++i) {
-    watch_hash(capture_, items[2 * i].get());
-    python::check(PyDict_SetItem(dict.get(), items[2 * i].get(), items[2 * i + 1].get()) == 0);
+  for (size_t i = 0; i < items.size(); i += 2) {
+    watch_hash(capture_, items[i].get());
+    python::check(PyDict_SetItem(dict.get(), items[i].get(), items[i + 1].get()) == 0);
   }
   push(capture_.made(std::move(dict)));
 }

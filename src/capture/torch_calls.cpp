@@ -152,7 +152,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   node->op.callee = python::share_across_threads(std::move(*call));
 }
 
-PyRef Capture::torch_call(PyObject* callable, const std::string& name, PyRef args, PyRef kwargs) {
+PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs) {
   if (mark_of(callable).mark == Mark::Disallowed) stop(BreakReason::Disallowed, name);
   PyRef given = substitute(args.get());
   PyRef named = kwargs ? substitute(kwargs.get()) : PyRef();

@@ -1,6 +1,7 @@
 // Reading and comparing tensor facts.
 #include "guards/tensor_facts.h"
 
+#include <ATen/core/jit_type.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

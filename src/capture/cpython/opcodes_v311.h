@@ -31,7 +31,7 @@ constexpr bool kSendKeepsReceiver = false;  // SEND drops an iterator that is at
   X(STORE_DEREF, store_deref)                                     \
   X(DELETE_DEREF, delete_deref)                                   \
   X(LOAD_ATTR, load_attr)                                         \
-  X(LOAD_METHOD, load_method_)                                    \
+  X(LOAD_METHOD, load_bound_method)                               \
   X(STORE_ATTR, store_attr)                                       \
   X(DELETE_ATTR, delete_attr)                                     \
   X(IMPORT_NAME, import_name)                                     \
@@ -85,7 +85,7 @@ constexpr bool kSendKeepsReceiver = false;  // SEND drops an iterator that is at
   X(JUMP_IF_TRUE_OR_POP, jump_if_true_or_pop)                     \
   X(JUMP_IF_FALSE_OR_POP, jump_if_false_or_pop)                   \
   X(KW_NAMES, kw_names)                                           \
-  X(CALL, call_)                                                  \
+  X(CALL, plain_call)                                             \
   X(CALL_FUNCTION_EX, call_function_ex)                           \
   X(LOAD_BUILD_CLASS, load_build_class)                           \
   X(MAKE_FUNCTION, make_function)                                 \

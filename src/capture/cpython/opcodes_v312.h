@@ -81,7 +81,7 @@ constexpr bool kSendKeepsReceiver = true;  // SEND leaves it to END_SEND to drop
   X(POP_JUMP_IF_NONE, pop_jump_forward_if_none)         \
   X(POP_JUMP_IF_NOT_NONE, pop_jump_forward_if_not_none) \
   X(KW_NAMES, kw_names)                                 \
-  X(CALL, call_)                                        \
+  X(CALL, plain_call)                                   \
   X(CALL_FUNCTION_EX, call_function_ex)                 \
   X(CALL_INTRINSIC_1, call_intrinsic)                   \
   X(LOAD_BUILD_CLASS, load_build_class)                 \

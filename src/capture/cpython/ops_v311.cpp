@@ -5,7 +5,7 @@
 namespace firesteel::capture {
 
 void FrameInterpreter::load_attr(int arg) { push_attribute(name(arg)); }
-void FrameInterpreter::load_method_(int arg) { push_method(name(arg)); }
+void FrameInterpreter::load_bound_method(int arg) { push_method(name(arg)); }
 
 void FrameInterpreter::pop_jump_backward_if_true(int arg) {
   serve_interrupts();
