@@ -70,7 +70,7 @@ int main() {
     return 1;
   }
   const size_t nodes = graph.forward().nodes.size();
-  std::printf("%d layers, %zu nodes: kernels %.1f us, executor %.1f us, overhead %.3f us a node\n", kLayers, nodes, kernel_time,
-              executor_time, (executor_time - kernel_time) / static_cast<double>(nodes));
+  std::printf("%d layers, %zu nodes: kernels %.1f us, executor %.1f us, overhead %.3f us a node\n", kLayers, nodes,
+              kernel_time, executor_time, (executor_time - kernel_time) / static_cast<double>(nodes));
   return 0;
 }
