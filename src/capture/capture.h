@@ -92,8 +92,8 @@ class Capture {
   void add_argument(PyObject* tensor, const Source* source);
   void add_guard(Guard guard);
   void guard_class_attribute(PyTypeObject* type, PyObject* name, PyObject* found);
-  // All that a module holds: parameters, buffers, plain attributes, and the same of its children.
-  void consult_module(PyObject* module, const Source* source);
+  // True at the first time.
+  bool consult_once(PyObject* object) { return consulted_.insert(object).second; }
 
   // A value found in a dict, at `in`: from its source where it is what was there before, else as it is.
   PyRef read_key(PyObject* dict, const Source* in, PyObject* key, PyObject* value);

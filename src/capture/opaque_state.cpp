@@ -64,6 +64,39 @@ void watch_attributes(Capture& capture, PyObject* object, const Source* source, 
   }
 }
 
+// Parameters and buffers are inputs of the graph; plain attributes are guarded, down to what their objects hold.
+void watch_module(Capture& capture, PyObject* module, const Source* source, int depth) {
+  PyObject* dict = guards::instance_dict(module);
+  if (!dict || !capture.consult_once(module)) return;
+  const Source* dict_source = capture.sources.step(source, AccessKind::InstanceDict);
+  capture.remember(dict, dict_source);
+  capture.consult(dict);
+  auto look_at = [&](PyObject* held, const Source* at) {
+    capture.admit(held, at);
+    if (is_nn_module(held)) {
+      watch_module(capture, held, at, depth);
+    } else if (is_python_class(Py_TYPE(held)) && !PyDict_Check(held)) {
+      if (capture.consult_once(held)) watch_attributes(capture, held, at, depth + 1);
+    } else {
+      watch(capture, held, depth + 1);
+    }
+  };
+  Py_ssize_t position = 0;
+  PyObject *key = nullptr, *value = nullptr;
+  while (PyDict_Next(dict, &position, &key, &value)) {
+    const Source* at = capture.sources.item(dict_source, key);
+    if (!is_mapping(value)) {
+      look_at(value, at);
+      continue;
+    }
+    capture.admit(value, at);
+    capture.consult(value);
+    Py_ssize_t inner = 0;
+    PyObject *name = nullptr, *held = nullptr;
+    while (PyDict_Next(value, &inner, &name, &held)) look_at(held, capture.sources.item(at, name));
+  }
+}
+
 void watch(Capture& capture, PyObject* value, int depth) {
   if (python::is_tensor(value) || is_guardable_constant(value)) return;
   if (depth > kDeepest) capture.stop(BreakReason::Value, "a value that nests too deep");
@@ -71,13 +104,15 @@ void watch(Capture& capture, PyObject* value, int depth) {
   if (is_nn_module(value)) {
     if (!source) return;
     capture.add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
-    capture.consult_module(value, source);
+    watch_module(capture, value, source, depth);
     return;
   }
   const bool container = PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value);
   if (container || PyAnySet_CheckExact(value)) {
     capture.consult(value);
     each_child(value, [&](PyObject* child) { watch(capture, child, depth + 1); });
+  } else if (source && PyFunction_Check(value)) {
+    return;
   } else if (source && (python::is_plain_constant(value) || PyType_Check(value))) {
     capture.add_guard(
         {GuardKind::Identity, source, PyRef::borrow(value)});  // a class, or of a number's or string's own subclass

@@ -343,26 +343,6 @@ PyRef Capture::consult_deep(PyObject* value) {
   return substitute(value);
 }
 
-void Capture::consult_module(PyObject* module, const Source* source) {
-  PyObject* dict = guards::instance_dict(module);
-  if (!dict || !consulted_.insert(module).second) return;
-  const Source* dict_source = sources.step(source, AccessKind::InstanceDict);
-  Py_ssize_t position = 0;
-  PyObject *key = nullptr, *value = nullptr;
-  while (PyDict_Next(dict, &position, &key, &value)) {
-    const Source* at = sources.item(dict_source, key);
-    admit(value, at);
-    if (!is_mapping(value)) continue;
-    consult(value);
-    Py_ssize_t inner = 0;
-    PyObject *name = nullptr, *held = nullptr;
-    while (PyDict_Next(value, &inner, &name, &held)) {
-      PyRef item = admit(held, sources.item(at, name));
-      if (is_nn_module(item.get())) consult_module(item.get(), sources.item(at, name));
-    }
-  }
-}
-
 bool Capture::is_stand_in(PyObject* tensor) const {
   return is_traced_tensor(python::unpack(tensor)) && values_.count(impl_of(tensor)) != 0;
 }

@@ -295,6 +295,16 @@ def test_results_come_out(backend, which):
     assert_captured(1, 2)
 
 
+def test_operators_carry_the_lines_of_the_function(backend):
+    graph = firesteel.explain(lambda x: traced(x), backend=backend)(torch.randn(3)).graphs[0]
+    assert "untraceable(%x)" in graph.text
+    assert "test_nonstrict.py" in graph.text
+    line = untraceable.__code__.co_firstlineno + 4
+    if backend != "eager":
+        assert "aten.sin(" in graph.aten
+        assert f"# test_nonstrict.py:{line} untraceable" in graph.aten
+
+
 def test_results_are_used_inside(backend):
     opaque = firesteel.nonstrict_trace(lambda x: {"b": Batch(x + 1, 0.5, [x * 2]), "n": 3})
 
@@ -356,6 +366,37 @@ def test_attributes_of_a_module_argument_are_guarded(backend):
         module.factor = factor
         torch.testing.assert_close(compiled(x), module(x) * factor)
     assert_captured(2, 3)
+
+
+class Settings:
+    def __init__(self):
+        self.scale, self.sizes = 1.0, [1, 2]
+
+
+def test_what_a_module_s_attributes_hold_is_guarded(backend):
+    @firesteel.nonstrict_trace
+    def apply(module, x):
+        return module(x) * module[0].settings.scale + sum(module[0].settings.sizes) + module[0].table["a"][0]
+
+    inner = torch.nn.Linear(3, 3)
+    inner.settings = Settings()
+    inner.table = {"a": [1]}
+    module = torch.nn.Sequential(inner)
+    compiled = compiled_whole(lambda x: apply(module, x), backend)
+    x = torch.randn(2, 3)
+
+    def change(number):
+        if number == 1:
+            inner.settings.scale = 3.0
+        elif number == 2:
+            inner.settings.sizes.append(5)
+        elif number == 3:
+            inner.table["a"][0] = 7
+
+    for number in range(5):
+        change(number)
+        torch.testing.assert_close(compiled(x), apply(module, x))
+    assert_captured(4, 5)
 
 
 # ---- specialised at the call site
