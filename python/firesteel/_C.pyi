@@ -217,6 +217,12 @@ def _stances() -> dict[str, str]:
 
 def _set_stance(name: str, backend: object) -> tuple[str, object]: ...
 def _set_break_policy(policy: bool | None) -> bool | None: ...
+def _round_trip(value: object) -> object:
+    """For benchmarks: takes a nested value apart and builds it again."""
+
+def _like(value: object, times: int) -> None:
+    """For benchmarks: takes a nested value apart along a known structure and builds it again, as calls do."""
+
 def _reset() -> None:
     """Forgets all that was compiled."""
 

@@ -77,14 +77,14 @@ def native(backend, mode=None, options=None):
     backend = resolve(backend)
     if isinstance(backend, str):
         return backend
-    from . import _fx  # torch.fx is loaded for those who ask for it
+    from .interop import graph_modules  # torch.fx is loaded for those who ask for it
 
     keywords = {}
     if mode not in (None, "default"):
         keywords["mode"] = mode
     if options:
         keywords["options"] = options
-    return functools.partial(_fx.Builder, backend, keywords)
+    return functools.partial(graph_modules.Builder, backend, keywords)
 
 
 def _built_in():
@@ -92,12 +92,12 @@ def _built_in():
 
 
 def _torchs_own(name):
-    from torch._dynamo.backends import registry
+    from .interop import torch_backends
 
-    known = registry.list_backends(())
+    known = torch_backends.names()
     if name not in known:
         raise ValueError(f'PyTorch has no backend "{name}"; those there are: {_quoted(known)}')
-    return registry.lookup_backend(name)
+    return torch_backends.lookup(name)
 
 
 def _quoted(names):

@@ -1,5 +1,5 @@
 // Runs what a user's backend made of a captured graph. Knows nothing of torch.fx: a Python builder gets the graph call
-// by call (python/firesteel/_fx.py).
+// by call (python/firesteel/interop).
 #include <chrono>
 #include <unordered_map>
 

@@ -120,6 +120,27 @@ NB_MODULE(_C, module) {
   module.def("reset_trace_counters", &reset_trace_counters);
   module.def("native_counters", &native_counts, "Kernels compiled and run, and operators run in them and by ATen.");
   module.def("reset_native_counters", &reset_native_counts);
+  module.def(
+      "_round_trip",
+      [](nb::handle value) {
+        const Flat flat = flatten_input(value.ptr(), "value");
+        size_t next = 0;
+        return nb::steal(unflatten(flat.tree, flat.leaves, next).release());
+      },
+      nb::arg("value").none(), "For benchmarks: takes a nested value apart and builds it again.");
+  module.def(
+      "_like",
+      [](nb::handle value, size_t times) {
+        const Flat flat = flatten_input(value.ptr(), "value");
+        for (size_t i = 0; i < times; ++i) {
+          std::vector<PyRef> leaves;
+          flatten_like(flat.tree, value.ptr(), "value", false, leaves);
+          size_t next = 0;
+          unflatten(flat.tree, leaves, next);
+        }
+      },
+      nb::arg("value").none(), nb::arg("times"),
+      "For benchmarks: takes a nested value apart along a known structure and builds it again, as calls do.");
   module.def("_set_library_folders", &set_library_folders, nb::arg("folders"));
 }
 

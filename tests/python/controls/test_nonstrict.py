@@ -445,6 +445,27 @@ def test_captured_tensors_are_constants(backend):
     assert_captured(1, 2)
 
 
+CHANGES = {
+    "size": lambda held: held.resize_(2, 3).fill_(1),
+    "memory": lambda held: held.set_(torch.randn(3)),
+    "data": lambda held: setattr(held, "data", torch.randn(5)),
+    "dtype": lambda held: setattr(held, "data", held.double()),
+    "stride": lambda held: setattr(held, "data", held.t()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_captured_tensor_that_is_another_one_underneath(backend, change):
+    held = torch.randn(4, 4)
+    opaque = firesteel.nonstrict_trace(lambda x: (x * held).sin() + 1)
+    compiled = compiled_whole(lambda x: opaque(x), backend)
+    x = torch.randn(1)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), (x * held).sin() + 1)
+        CHANGES[change](held)
+    assert_captured(1 if backend == "eager" else 2, 2)
+
+
 def test_no_gradient_reaches_a_captured_tensor(backend):
     weight = torch.randn(3, requires_grad=True)
 
