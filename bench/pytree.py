@@ -1,4 +1,4 @@
-"""Taking a nested value apart and building it again: Firesteel's C++ against optree and torch.utils._pytree, by turns."""
+"""Taking a nested value apart and building it again: Firesteel against optree and torch.utils._pytree, by turns."""
 
 import argparse
 import collections

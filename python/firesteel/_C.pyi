@@ -223,6 +223,8 @@ def _round_trip(value: object) -> object:
 def _like(value: object, times: int) -> None:
     """For benchmarks: takes a nested value apart along a known structure and builds it again, as calls do."""
 
+def _set_capture_listener(listener: Callable[..., None] | None) -> None: ...
+def _set_error_provider(provider: Callable[[str], type[Exception] | None] | None) -> None: ...
 def _reset() -> None:
     """Forgets all that was compiled."""
 

@@ -76,6 +76,7 @@ from ._controls import (  # noqa: E402
 from ._explain import Explanation, explain  # noqa: E402
 from ._platform import UnsupportedPlatformError  # noqa: E402
 from ._version import __version__  # noqa: E402
+from .interop.dropin import install, uninstall  # noqa: E402
 
 from . import compiler  # noqa: E402, isort: skip
 
@@ -126,6 +127,7 @@ __all__ = [
     "forbid_in_graph",
     "get_default_backend",
     "graph_break",
+    "install",
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
@@ -149,4 +151,5 @@ __all__ = [
     "substitute_in_graph",
     "trace",
     "trace_counters",
+    "uninstall",
 ]

@@ -57,6 +57,11 @@ def get_default_backend():
     return _default
 
 
+def is_default_set():
+    """Whether the program has chosen a default of its own."""
+    return _default is not _DEFAULT
+
+
 def resolve(backend):
     """The name of a built-in backend, or the function behind a registered or PyTorch's own name."""
     if not isinstance(backend, str):

@@ -11,6 +11,7 @@
 #include "capture/stance.h"
 #include "guards/ambient.h"
 #include "python/constants.h"
+#include "python/errors.h"
 
 namespace nb = nanobind;
 
@@ -114,6 +115,12 @@ void bind_controls(nb::module_& module) {
   module.def("_stances", &stances, "The stances' names, and what they mean.");
   module.def("_set_stance", &set_stance, nb::arg("name"), nb::arg("backend").none());
   module.def("_set_break_policy", &set_break_policy, nb::arg("policy").none());
+  module.def(
+      "_set_capture_listener", [](nb::handle listener) { set_capture_listener(listener.ptr()); },
+      nb::arg("listener").none());
+  module.def(
+      "_set_error_provider", [](nb::handle provider) { python::set_error_provider(provider.ptr()); },
+      nb::arg("provider").none());
   module.def("_reset", &Region::reset_all, "Forgets all that was compiled.");
 }
 

@@ -69,7 +69,7 @@ PyObject* finish_with_error(PyThreadState* state, FsFrame* frame) {
 // What the program wants to run as it is, torch's own, and what Firesteel has a rule for.
 bool runs_as_it_is(PyObject* callable, PyObject* function) {
   if (builtin_rule(function) || torch_leaf(function) || is_torch_op(callable)) return true;
-  if (mark_of(function).mark == Mark::Disabled) return true;
+  if (const Mark mark = mark_of(function).mark; mark == Mark::Disabled || mark == Mark::Substituted) return true;
   auto* type = PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : Py_TYPE(callable);
   return mark_of_class(type).mark == Mark::Disabled;
 }
@@ -326,6 +326,32 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
   return run_hooked(function, values, std::move(segment), slots);
 }
 
+namespace {
+
+PyObject* g_listener = nullptr;
+
+// Tells the listener what was captured; its mistakes are its own.
+void tell(const Segment& segment) {
+  if (!g_listener) return;
+  python::ErrorAside aside;
+  PyRef keeper = PyRef::borrow(g_listener);
+  const std::string reason = segment.broken ? segment.broken->what() : "";
+  const std::string id = segment.broken ? row(segment.broken->reason).id : "";
+  PyRef told = PyRef::steal(PyObject_CallFunction(
+      g_listener, "sssisssnO", segment.function.c_str(), segment.file.c_str(), segment.graph_text.c_str(), segment.line,
+      id.c_str(), reason.c_str(), segment.broken ? segment.broken->place.c_str() : "",
+      static_cast<Py_ssize_t>(segment.broken ? segment.broken->depth : 0),
+      segment.kind == SegmentKind::Eager ? Py_True : Py_False));
+  if (!told) PyErr_WriteUnraisable(g_listener);
+}
+
+}  // namespace
+
+void set_capture_listener(PyObject* listener) {
+  PyRef old = PyRef::steal(g_listener);
+  g_listener = listener == Py_None ? nullptr : Py_NewRef(listener);
+}
+
 // Takes the frame of this call: captures it where no piece is known, and runs it in pieces.
 PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::shared_ptr<Segment> first,
                              Slots& slots) {
@@ -348,6 +374,7 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
           return fs_frame_finish(state, frame, nullptr);
         }
         starts.segments.insert(starts.segments.begin(), first);
+        tell(*first);
         if (first->kind != SegmentKind::Eager) ++counters().captured;
         if (first->kind != SegmentKind::Concrete && !first->matches(values.raw, function, slots)) {
           starts.remove(first);
@@ -395,6 +422,7 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         segment = capture_segment({state, frame, function, nullptr, nullptr, &here.moving}, options_.backend,
                                   /*whole=*/false);
         here.segments.insert(here.segments.begin(), segment);
+        tell(*segment);
         if (segment->kind != SegmentKind::Eager) ++counters().captured;
         if (segment->kind != SegmentKind::Concrete && !segment->matches(fs_frame_locals(frame), function, slots)) {
           here.remove(segment);
@@ -414,8 +442,10 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
       if (!std::exchange(served, true)) ++counters().hits;
       if (segment->kind == SegmentKind::Return) return fs_frame_finish(state, frame, result.release());
     }
-    // Up to the instruction that breaks, and over it. A break in a function called inside counts there.
-    if (segment->broken->depth <= 1) ++counters().breaks[static_cast<size_t>(segment->broken->reason)];
+    // Up to the instruction that breaks, and over it. A break in a function called inside counts there, when it is
+    // called by itself; one for the depth of calls is never met again.
+    if (segment->broken->depth <= 1 || segment->broken->reason == BreakReason::Depth)
+      ++counters().breaks[static_cast<size_t>(segment->broken->reason)];
     std::optional<Break> unknown;
     Ending ending = Ending::Stopped;
     PyRef result;

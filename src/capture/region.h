@@ -104,6 +104,9 @@ class Region {
   std::vector<PyRef> codes_;  // keeps the places' code alive
 };
 
+// Called with a description of each piece right after it was captured; None: nobody is.
+void set_capture_listener(PyObject* listener);
+
 // A call made by an instruction that runs eagerly: functions of the user's are compiled in pieces of their own.
 PyRef call_for_real(PyObject* callable, const CallArgs& args);
 

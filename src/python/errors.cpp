@@ -23,7 +23,17 @@ void add_class(PyObject* module, const char* name, PyObject* base, const char* d
   check(PyModule_AddObjectRef(module, name, made) == 0);
 }
 
+PyObject* g_provider = nullptr;  // gives another class for a name, or None
+
 PyObject* class_of(std::string_view name) {
+  if (g_provider) {
+    static auto* kept = new std::map<std::string, PyRef, std::less<>>;
+    ErrorAside aside;
+    PyRef text = new_text(name);
+    PyRef other = PyRef::steal(text ? PyObject_CallOneArg(g_provider, text.get()) : nullptr);
+    if (!other) PyErr_WriteUnraisable(g_provider);
+    if (other && PyExceptionClass_Check(other.get())) return ((*kept)[std::string(name)] = other).get();
+  }
   auto found = classes().find(name);
   return found == classes().end() ? classes().at("Error") : found->second;
 }
@@ -83,6 +93,11 @@ void install_errors(PyObject* module) {
   FIRESTEEL_ERRORS(X)
 #undef X
   set_thrower(&throw_as_python);
+}
+
+void set_error_provider(PyObject* provider) {
+  PyRef old = PyRef::steal(g_provider);
+  g_provider = provider == Py_None ? nullptr : Py_NewRef(provider);
 }
 
 void set_python_error(const std::exception_ptr& error) {

@@ -20,6 +20,9 @@ void set_python_error(const std::exception_ptr& error);
 // The same where no one is left to take other exceptions: they become RuntimeErrors.
 void set_python_error_or_runtime_error(const std::exception_ptr& error);
 
+// From now on `provider(name)` is asked for the Python class of an error; None: the one there is. None to end it.
+void set_error_provider(PyObject* provider);
+
 // What the user called, for errors about an operator that it leads to (`numpy()` reads one number to be seen by the
 // tracer).
 class CallName {

@@ -1,0 +1,136 @@
+"""install() and uninstall(): programs written for torch.compile run on Firesteel, unchanged.
+
+A function of PyTorch's that is routed keeps its identity: only its code is exchanged, so it does not matter who
+imported it when. Classes are exchanged in their modules. torch._dynamo is routed when a program loads it.
+"""
+
+import importlib.machinery
+import sys
+import types
+
+from .. import _C
+
+_LATE = "torch._dynamo"
+_routes = {}  # key -> our function, for the code that stands in
+_changes = []  # what uninstall() undoes, in order
+_installed = False
+
+
+def install():
+    """Routes torch.compile, torch.compiler and the names of torch._dynamo to Firesteel; once."""
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    from . import exceptions, torch_names
+
+    _C._set_error_provider(exceptions.provide)
+    for module, name, ours in torch_names.early_routes():
+        _route(sys.modules[module], name, ours)
+    if _is_loaded(_LATE):
+        _route_dynamo()
+    else:
+        sys.meta_path.insert(0, _finder)
+
+
+def uninstall():
+    """Takes back what install() did. What was compiled meanwhile stays compiled by Firesteel."""
+    global _installed
+    if not _installed:
+        return
+    _installed = False
+    _C._set_error_provider(None)
+    _C._set_capture_listener(None)
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+    while _changes:
+        _changes.pop()()
+
+
+def is_installed():
+    return _installed
+
+
+def original(function):
+    """A function of PyTorch's as it was, also while it is routed."""
+    return _routes.get(("original", id(function)), function)
+
+
+def _is_loaded(name):
+    module = sys.modules.get(name)
+    return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
+
+
+def _route_dynamo():
+    from . import dynamo_counters, dynamo_names
+
+    dynamo_counters.follow()
+    for module, name, ours in dynamo_names.routes():
+        _route(module, name, ours)
+
+
+def _route(module, name, ours):
+    theirs = getattr(module, name, None)
+    if theirs is None:
+        return
+    if isinstance(theirs, types.FunctionType) and not theirs.__code__.co_freevars:
+        _exchange_code(theirs, ours)
+    else:
+        setattr(module, name, ours)
+        _changes.append(lambda: setattr(module, name, theirs))
+
+
+def _exchange_code(theirs, ours):
+    key = id(theirs)
+    if ("original", key) in _routes:  # the same function under another name
+        return
+    before = theirs.__code__, theirs.__defaults__, theirs.__kwdefaults__
+    clone = types.FunctionType(before[0], theirs.__globals__, theirs.__name__, before[1])
+    clone.__kwdefaults__ = before[2]
+    _routes["original", key] = clone
+    _routes[key] = ours
+    theirs.__code__ = _stand_in(theirs, key)
+    theirs.__defaults__ = theirs.__kwdefaults__ = None
+    if not getattr(ours, "keeps_rule", False):
+        _C._set_mark(theirs, "Substituted", ours)
+
+    def undo():
+        _C._set_mark(theirs, "None")
+        theirs.__code__, theirs.__defaults__, theirs.__kwdefaults__ = before
+        del _routes[key], _routes["original", key]
+
+    _changes.append(undo)
+
+
+def _stand_in(theirs, key):
+    """Code for a function of another module that calls ours: it must find its way without that module's globals."""
+    source = (
+        "def stand_in(*args, **kwargs):\n"
+        f"    return __import__('sys').modules[{__name__!r}]._routes[{key}](*args, **kwargs)\n"
+    )
+    space = {}
+    exec(compile(source, __file__, "exec"), space)
+    return space["stand_in"].__code__.replace(co_name=theirs.__name__, co_qualname=theirs.__qualname__)
+
+
+class _Finder:
+    """Waits for torch._dynamo, and routes its names as soon as it has been loaded."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != _LATE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is not None:
+            load = spec.loader.exec_module
+
+            def load_and_route(module):
+                load(module)
+                if _installed:
+                    _route_dynamo()
+
+            spec.loader.exec_module = load_and_route
+        return spec
+
+
+_finder = _Finder()

@@ -1,0 +1,102 @@
+"""The user-facing names of torch._dynamo as Firesteel serves them; loaded after torch._dynamo itself."""
+
+import functools
+import operator
+
+import torch
+import torch._dynamo
+import torch._dynamo.decorators
+import torch._dynamo.eval_frame
+
+import firesteel
+
+from .._compiled_module import CompiledModule
+from . import dropin, torch_names
+from .torch_names import misuse_as_pytorch_says
+
+
+def optimize(backend="inductor", *, nopython=False, disable=False, dynamic=None, **more):
+    """The older form of torch.compile: a decorator."""
+    return functools.partial(torch_names.compile, backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic)
+
+
+def optimize_assert(backend, **more):
+    return optimize(backend, nopython=True)
+
+
+def disallow_in_graph(fn):
+    return misuse_as_pytorch_says(firesteel.disallow_in_graph)(fn)
+
+
+def skip(fn=None):
+    return firesteel.disable(fn, recursive=False)
+
+
+def as_it_is(fn=None):
+    """For decorators that ask for what Firesteel does anyway."""
+    return as_it_is if fn is None else fn
+
+
+def register_backend(compiler_fn=None, name=None, tags=()):
+    if compiler_fn is None:
+        return functools.partial(register_backend, name=name, tags=tags)
+    if not getattr(compiler_fn, "__module__", "").startswith("torch."):  # its own register as they are loaded
+        firesteel.register_backend(compiler_fn, name, tags)
+    return dropin.original(torch._dynamo.register_backend)(compiler_fn, name, tags)
+
+
+def explain(f, *extra_args, **extra_kwargs):
+    """torch._dynamo.explain: what PyTorch's users read of it, from Firesteel's capture."""
+    from torch._dynamo.backends.debugging import ExplainOutput
+    from torch._dynamo.output_graph import GraphCompileReason
+
+    def inner(*args, **kwargs):
+        graphs = []
+
+        def keep(module, examples):
+            graphs.append(module)
+            return module.forward
+
+        found = firesteel.explain(f, backend=keep)(*args, **kwargs)
+        ops = [[n.target for n in g.graph.nodes if n.op.startswith("call") and n.target is not operator.getitem]
+               for g in graphs]  # fmt: skip
+        reasons = [GraphCompileReason(one.message, []) for one in found.breaks]
+        return ExplainOutput(
+            graphs, len(graphs), max(len(graphs) - 1, 0), reasons, sum(map(len, ops)), ops, list(found.guards)
+        )
+
+    return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner
+
+
+def routes():
+    """Module, name, ours."""
+    dynamo, decorators, eval_frame = torch._dynamo, torch._dynamo.decorators, torch._dynamo.eval_frame
+    functions = {
+        "optimize": optimize,
+        "optimize_assert": optimize_assert,
+        "explain": explain,
+        "reset": torch_names.reset,
+        "run": misuse_as_pytorch_says(firesteel.run),
+        "disable": torch_names.disable,
+        "allow_in_graph": misuse_as_pytorch_says(firesteel.allow_in_graph),
+        "disallow_in_graph": disallow_in_graph,
+        "forbid_in_graph": misuse_as_pytorch_says(firesteel.forbid_in_graph),
+        "nonstrict_trace": misuse_as_pytorch_says(firesteel.nonstrict_trace),
+        "assume_constant_result": misuse_as_pytorch_says(firesteel.assume_constant_result),
+        "substitute_in_graph": firesteel.substitute_in_graph,
+        "graph_break": firesteel.graph_break,
+        "step_unsupported": firesteel.graph_break,
+        "skip_frame": firesteel.skip_frame,
+        "error_on_graph_break": firesteel.error_on_graph_break,
+        "set_stance": firesteel.set_stance,
+        "dont_skip_tracing": as_it_is,
+        "disable_nested_graph_breaks": as_it_is,
+        "list_backends": torch_names.list_backends,
+        "register_backend": register_backend,
+        "OptimizedModule": CompiledModule,
+    }
+    for name, ours in functions.items():
+        yield dynamo, name, ours
+    yield decorators, "set_stance", firesteel.set_stance
+    yield decorators, "skip", skip
+    yield eval_frame, "OptimizedModule", CompiledModule

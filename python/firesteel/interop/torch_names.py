@@ -1,0 +1,132 @@
+"""torch.compile and torch.compiler as Firesteel serves them."""
+
+import functools
+import sys
+
+import torch
+
+import firesteel
+
+from .. import _backends
+from . import dropin, exceptions
+
+
+def compile(
+    model=None,
+    *,
+    fullgraph=False,
+    dynamic=None,
+    backend=None,
+    mode=None,
+    options=None,
+    disable=False,
+    recompile_limit=None,
+    **more,
+):
+    """torch.compile, by Firesteel: PyTorch's backends are found under their own names, its options are accepted."""
+    if backend is None:
+        backend = _backends.get_default_backend() if _backends.is_default_set() else "inductor"
+    backend = known_backend(backend)
+    if isinstance(backend, str) and _backends.resolve(backend) in firesteel._C._backends():
+        options = None  # those of Inductor; none of them changes a result
+    if recompile_limit is None:
+        recompile_limit = configured("recompile_limit")
+    return firesteel.compile(
+        model,
+        fullgraph=bool(fullgraph),
+        dynamic=dynamic,
+        backend=backend,
+        mode=mode,
+        options=options,
+        disable=bool(disable),
+        recompile_limit=recompile_limit,
+        **more,
+    )
+
+
+def known_backend(backend):
+    """A backend's name as Firesteel has it; PyTorch's error where there is none."""
+    if not isinstance(backend, str):
+        return backend
+    for name in (backend, f"torch:{backend}"):
+        try:
+            _backends.resolve(name)
+        except ValueError as error:
+            missing = str(error)
+        else:
+            return name
+    raise exceptions.also(ValueError, "InvalidBackend")(missing)
+
+
+def configured(name):
+    """A value of torch._dynamo.config, where a program has loaded it."""
+    config = sys.modules.get("torch._dynamo.config")
+    return getattr(config, name, None) if config else None
+
+
+def misuse_as_pytorch_says(function):
+    """The same function; its errors also are of the types that PyTorch raises for them."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            raise exceptions.MisuseError(str(error)) from None
+        except firesteel.ControlError as error:
+            raise exceptions.twin("ControlError")(str(error)) from None
+
+    return call
+
+
+def disable(fn=None, recursive=True, *, reason=None, wrapping=True):
+    return misuse_as_pytorch_says(firesteel.disable)(fn, recursive, reason=reason)
+
+
+def is_compiling():
+    return firesteel.is_compiling() or dropin.original(torch.compiler.is_compiling)()
+
+
+def is_dynamo_compiling():
+    return firesteel.is_dynamo_compiling() or dropin.original(torch.compiler.is_dynamo_compiling)()
+
+
+# Capture has rules of its own for these.
+is_compiling.keeps_rule = is_dynamo_compiling.keeps_rule = True
+
+
+def reset():
+    firesteel.reset()
+    if "torch._dynamo" in sys.modules:
+        dropin.original(sys.modules["torch._dynamo"].reset)()
+
+
+def list_backends(exclude_tags=("debug", "experimental")):
+    theirs = []
+    if "torch._dynamo" in sys.modules:
+        theirs = dropin.original(sys.modules["torch._dynamo"].list_backends)(exclude_tags)
+    return sorted({*theirs, *firesteel.list_backends(exclude_tags)})
+
+
+def early_routes():
+    """Module, name, ours: what `import torch` has loaded."""
+    yield "torch", "compile", compile
+    controls = {
+        "compile": compile,
+        "reset": reset,
+        "disable": disable,
+        "is_compiling": is_compiling,
+        "is_dynamo_compiling": is_dynamo_compiling,
+        "list_backends": list_backends,
+        "set_stance": firesteel.set_stance,
+        "set_default_backend": lambda backend: firesteel.set_default_backend(backend and known_backend(backend)),
+        "get_default_backend": lambda: _backends.get_default_backend() if _backends.is_default_set() else "inductor",
+        "substitute_in_graph": firesteel.substitute_in_graph,
+        "allow_in_graph": misuse_as_pytorch_says(firesteel.allow_in_graph),
+        "assume_constant_result": misuse_as_pytorch_says(firesteel.assume_constant_result),
+    }
+    for name, ours in controls.items():
+        yield "torch.compiler", name, ours
+    if not hasattr(torch.compiler, "nonstrict_trace"):
+        torch.compiler.nonstrict_trace = misuse_as_pytorch_says(firesteel.nonstrict_trace)
+        dropin._changes.append(lambda: delattr(torch.compiler, "nonstrict_trace"))
