@@ -133,6 +133,8 @@ def compile_with(options, model):
         raise TypeError(f"compile() needs a function, method or module, not {model!r}")
     if isinstance(model, torch.nn.Module):
         return CompiledModule.of(model, options)
+    if _C._function_mark(model) in ("Disabled", "Skipped"):  # asked for by name, it is compiled after all
+        model = model._callable
     if isinstance(model, _C.CompiledFunction):
         model = model.__dict__.get("__wrapped__", model._callable)
     compiled = options.native(model if _is_python(model) else _forwarder(model))

@@ -247,7 +247,7 @@ class set_stance:  # noqa: N801 - reads as a function, as PyTorch's does
         if not isinstance(skip_guard_eval_unsafe, bool):
             raise TypeError(f"set_stance(skip_guard_eval_unsafe=...) is True or False, not {skip_guard_eval_unsafe!r}")
         if force_backend is not None and stance != "default":
-            raise ValueError('set_stance(force_backend=...) goes with the stance "default" only')
+            raise _C.ControlError('set_stance(force_backend=...) goes with the stance "default" only')
         self.stance = stance
         self._backend = None if force_backend is None else _backends.native(force_backend)
         self._before = _C._set_stance(stance, self._backend)

@@ -154,6 +154,7 @@ class Capture {
   PyObject* expected = nullptr;              // the function whose frame comes next because an instruction calls it
   std::vector<PyTypeObject*> instantiating;  // classes of the objects that are being made
   long clock = 0;                            // instructions of the outer frame so far
+  bool runs_python_again = false;            // the backend calls opaque functions at every call
   bool ran_opaque_python = false;            // a nonstrict function may capture tensors, unguarded
   std::vector<std::string> lost_gradients;   // what to warn of: tensors an opaque function captured
   PyRef uncaught;                            // the exception that left the outer frame

@@ -4,6 +4,7 @@
 #include "aot/trace.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
+#include "capture/cpython/frame_shim.h"
 #include "capture/opaque_state.h"
 #include "python/constants.h"
 #include "python/errors.h"
@@ -96,7 +97,8 @@ PyRef Capture::opaque_argument(PyObject* value, const char* root) {
     leaf = adopt(leaf);
     replaced = true;
   }
-  if (!replaced) return known;
+  // What the captured code has written must be seen also while writes are hidden from other threads: in a copy.
+  if (!replaced && journal.empty()) return known;
   size_t next = 0;
   return or_refuse(*this, [&] { return python::unflatten(flat.tree, flat.leaves, next); });
 }
@@ -108,6 +110,10 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
       kwargs ? or_refuse(*this, [&] { return python::flatten_input(kwargs.get(), "kwargs"); }) : Flat();
   ran_opaque_python = true;
   OpaqueState state(function, args.get(), kwargs.get());
+  // Writes are hidden from other threads while the function runs, and come after the graph where it runs again.
+  const bool sees_writes = !runs_python_again && !fs_has_other_threads(PyThreadState_Get());
+  if (const std::string written = sees_writes ? std::string() : state.pending(journal); !written.empty())
+    stop(BreakReason::Write, fmt::format("the compiled code {}, which `{}` could read: it", written, name));
   PyRef result;
   {
     Journal::Hidden hidden(journal);

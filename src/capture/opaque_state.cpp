@@ -256,6 +256,16 @@ void OpaqueState::add_module(PyObject* module, int depth) {
   }
 }
 
+std::string OpaqueState::pending(const Journal& journal) const {
+  for (const Watched& entry : watched_) {
+    if (!journal.touched(entry.container.get())) continue;
+    if (PyCell_Check(entry.container.get())) return entry.what;
+    PyRef key = changed_key(journal.original(entry.container.get()), entry.container.get());
+    if (key) return fmt::format(fmt::runtime(entry.what), python::text_of(key.get()));
+  }
+  return {};
+}
+
 std::string OpaqueState::put_back() {
   python::ErrorAside aside;
   std::string changed;

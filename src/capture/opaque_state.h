@@ -23,6 +23,9 @@ std::string describe_captured(PyObject* function, const std::string& name, const
 class OpaqueState {
  public:
   OpaqueState(PyObject* function, PyObject* args, PyObject* kwargs);
+  // What the captured code itself has written to it, and a function that runs with the graph would not see: writes come
+  // after the graph. Empty where there is nothing.
+  std::string pending(const Journal& journal) const;
   // Undoes what was changed; says what it was: `sets the global `counter``. Empty where nothing was.
   std::string put_back();
 

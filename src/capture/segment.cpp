@@ -113,6 +113,7 @@ class Attempt {
         capture(std::string(python::text_of(code_->co_name))) {}
 
   Trace run() {
+    capture.runs_python_again = !backend_.runs_aten();
     function_source_ = capture.sources.function(capture.graph.name);
     capture.admit(start_.function, function_source_);
     start_.shape ? bind_call() : bind_frame();

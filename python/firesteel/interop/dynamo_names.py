@@ -32,9 +32,20 @@ def skip(fn=None):
     return firesteel.disable(fn, recursive=False)
 
 
-def as_it_is(fn=None):
-    """For decorators that ask for what Firesteel does anyway."""
-    return as_it_is if fn is None else fn
+class AsItIs:
+    """For decorators and context managers that ask for what Firesteel does anyway."""
+
+    def __new__(cls, fn=None):
+        return super().__new__(cls) if fn is None else fn
+
+    def __call__(self, fn):
+        return fn
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
 
 
 def register_backend(compiler_fn=None, name=None, tags=()):
@@ -89,8 +100,8 @@ def routes():
         "skip_frame": firesteel.skip_frame,
         "error_on_graph_break": firesteel.error_on_graph_break,
         "set_stance": firesteel.set_stance,
-        "dont_skip_tracing": as_it_is,
-        "disable_nested_graph_breaks": as_it_is,
+        "dont_skip_tracing": AsItIs,
+        "disable_nested_graph_breaks": AsItIs,
         "list_backends": torch_names.list_backends,
         "register_backend": register_backend,
         "OptimizedModule": CompiledModule,

@@ -1,7 +1,9 @@
 """torch.compile and torch.compiler as Firesteel serves them."""
 
 import functools
+import os
 import sys
+import types
 
 import torch
 
@@ -31,17 +33,25 @@ def compile(
         options = None  # those of Inductor; none of them changes a result
     if recompile_limit is None:
         recompile_limit = configured("recompile_limit")
-    return firesteel.compile(
-        model,
+    apply = firesteel.compile(
         fullgraph=bool(fullgraph),
         dynamic=dynamic,
         backend=backend,
         mode=mode,
         options=options,
-        disable=bool(disable),
+        disable=bool(disable) or os.environ.get("TORCHDYNAMO_DISABLE", "0") == "1",
         recompile_limit=recompile_limit,
         **more,
     )
+    return functools.partial(apply_to, apply) if model is None else apply_to(apply, model)
+
+
+def apply_to(apply, model):
+    """PyTorch takes a class as well: calls of its objects are compiled. The class is changed, and given back."""
+    if isinstance(model, type) and isinstance(model.__call__, types.FunctionType):
+        model.__call__ = apply(model.__call__)
+        return model
+    return apply(model)
 
 
 def known_backend(backend):

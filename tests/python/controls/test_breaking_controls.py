@@ -203,13 +203,14 @@ def test_not_recursive(backend):
     assert torch.equal(aside(x), callee(x) + 1)
 
 
-def test_compile_of_a_disabled_function(backend):
-    aside = firesteel.disable(lambda x: (asked(), x + 1))
-    answers, y = firesteel.compile(aside, backend=backend)(torch.zeros(3))
-    assert answers == (False, False, False)
-    assert torch.equal(y, torch.ones(3))
-    with pytest.raises(firesteel.GraphBreakError):
-        firesteel.compile(aside, backend=backend, fullgraph=True)(torch.zeros(3))
+def test_compile_of_a_disabled_function_compiles_it(backend):
+    for recursive in (True, False):
+        aside = firesteel.disable(asked, recursive)
+        assert firesteel.compile(aside, backend=backend, fullgraph=True)() == (True, True, False)
+        assert aside() == (False, False, False)
+    module = firesteel.disable(torch.nn.Identity())
+    module._orig_mod.forward = lambda x: asked()
+    assert firesteel.compile(module, backend=backend)(torch.zeros(1)) == (True, True, False)
 
 
 def test_disable_of_a_compiled_function_runs_it_eagerly(backend):

@@ -1,9 +1,11 @@
 """nonstrict_trace: what it wraps, what goes in and comes out, specialisation, and training through it."""
 
 import collections
+import contextlib
 import dataclasses
 import enum
 import functools
+import threading
 
 import pytest
 import torch
@@ -590,6 +592,54 @@ def test_inputs_changed_in_place_are_seen(backend):
         torch.testing.assert_close(buffer, other)
         torch.testing.assert_close(result, other * 3)
     assert_captured(1, 3)
+
+
+SCALE = 2
+
+
+@contextlib.contextmanager
+def thread_beside():
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_state_that_the_compiled_code_has_changed(backend):
+    module = torch.nn.Identity()
+    module.factor = 1
+
+    @firesteel.nonstrict_trace
+    def reads(x, table, box, module):
+        return x * SCALE * table["a"] * box.inside * module.factor
+
+    def f(x, table, box):
+        global SCALE
+        SCALE = 3
+        table["a"] = x + 1
+        box.inside = box.inside + 1
+        module.factor = 5
+        return reads(x, table, box, module), box.inside
+
+    def run(function):
+        global SCALE
+        SCALE, module.factor = 2, 1
+        return function(torch.ones(2), {"a": 0}, Box(torch.ones(2), "b")), SCALE, module.factor
+
+    compiled = firesteel.compile(f, backend=backend)
+    for _ in range(2):
+        torch.testing.assert_close(run(compiled), run(f))
+    with thread_beside():
+        torch.testing.assert_close(run(firesteel.compile(f, backend=backend)), run(f))
+    if backend == "eager":  # its Python runs with the graph, and writes come after it
+        with pytest.raises(firesteel.GraphBreakError, match=r"which `.*reads` could read"):
+            run(firesteel.compile(f, backend=backend, fullgraph=True))
+    else:
+        torch.testing.assert_close(run(firesteel.compile(f, backend=backend, fullgraph=True)), run(f))
 
 
 def test_random_operators_draw_what_eager_draws(backend):

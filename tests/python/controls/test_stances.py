@@ -90,7 +90,7 @@ def test_force_backend(backend):
         assert served(compiled, x)[1]["captured"] == 0
     assert len(graphs) == 1
     assert served(compiled, x)[1]["captured"] == 0
-    with pytest.raises(ValueError, match='goes with the stance "default"'):
+    with pytest.raises(firesteel.ControlError, match='goes with the stance "default"'):
         firesteel.set_stance("force_eager", force_backend="eager")
     with pytest.raises(ValueError, match="there is no backend"):
         firesteel.set_stance(force_backend="typo")

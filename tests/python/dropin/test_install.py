@@ -177,6 +177,23 @@ def test_the_names_of_dynamo(tmp_path):
     else:
         raise AssertionError("no error")
 
+    counter.clear()
+    @torch.compile(backend=counter)
+    class Adder(torch.nn.Module):
+        def forward(self, x):
+            return x + 1
+    assert torch.equal(Adder()(x), x + 1) and counter.frame_count == 1
+    assert torch._dynamo.dont_skip_tracing(len) is len
+    with torch._dynamo.dont_skip_tracing():
+        pass
+    assert torch.compile(torch._dynamo.disable(lambda: torch.compiler.is_compiling()), fullgraph=True)()
+    try:
+        torch.compile(lambda x: torch.compiler.set_stance("force_eager"), backend="eager")(x)
+    except AssertionError:
+        pass
+    else:
+        raise AssertionError("no error")
+
     with torch._dynamo.set_stance("force_eager"):
         assert torch.equal(torch.compile(lambda x: x + float(torch.compiler.is_compiling()))(x), x)
     torch._dynamo.reset()
