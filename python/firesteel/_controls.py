@@ -52,6 +52,8 @@ def disable(fn=None, recursive=True, *, reason=None):
         return CompiledModule.disabled(fn, functools.partial(_C._marked_function, mark=mark, reason=reason or ""))
     if isinstance(fn, _C.CompiledFunction):
         fn = fn.__dict__.get("__wrapped__", fn._callable)
+    if _C._function_mark(fn) in ("Disabled", "Skipped"):
+        fn = fn._callable
     return _wrap(fn, mark, reason or "")
 
 

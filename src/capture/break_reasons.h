@@ -94,7 +94,8 @@ struct Break {
   std::string file = {};
   int line = 0;
   size_t depth = 0;       // of calls inside, 1 for the outer frame
-  bool is_error = false;  // error_on_graph_break(True) was on
+  bool is_error = false;  // error_on_graph_break(True) was on, or a function compiled with fullgraph=True is inside
+  bool in_whole_stretch = false;
 
   std::string what() const;     // the row's words with the detail
   std::string message() const;  // the whole text of a GraphBreakError

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/compiled_function.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
@@ -361,6 +362,19 @@ PyRef call_spread(Capture& capture, PyObject* callable, PyObject* args, PyObject
 
 namespace {
 
+// A function compiled with fullgraph=True stays one piece inside another as well.
+class WholeStretch {
+ public:
+  WholeStretch(Capture& capture, bool whole) : capture_(capture), whole_(whole) { capture_.whole_stretches += whole_; }
+  ~WholeStretch() { capture_.whole_stretches -= whole_; }
+  WholeStretch(const WholeStretch&) = delete;
+  WholeStretch& operator=(const WholeStretch&) = delete;
+
+ private:
+  Capture& capture_;
+  int whole_;
+};
+
 // A class whose __call__ is an object of that class calls itself without end.
 struct CallDepth {
   CallDepth() { python::check(Py_EnterRecursiveCall(" while calling a Python object") == 0); }
@@ -391,6 +405,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (marked_callable(callable)) return call_marked_function(capture, callable, std::move(args));
   if (PyObject* function = compiled_callable(callable)) {
     capture.admit(function, capture.sources.pinned(function, name_of(function)));
+    const WholeStretch whole(capture, region_of(callable)->is_whole());
     return call(capture, function, std::move(args));
   }
   if (PyRef method = unbound_method(callable)) {

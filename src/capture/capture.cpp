@@ -61,7 +61,8 @@ PyRef CallArgs::call(PyObject* callable) const {
 void Capture::stop(BreakReason reason, std::string detail) {
   Break found{reason, std::move(detail), {}, {}};
   found.depth = depth;
-  found.is_error = guards::break_policy() == guards::BreakPolicy::Error;
+  found.in_whole_stretch = whole_stretches > 0;
+  found.is_error = found.in_whole_stretch || guards::break_policy() == guards::BreakPolicy::Error;
   add_place(found);
   throw found;
 }

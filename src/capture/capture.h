@@ -150,6 +150,7 @@ class Capture {
   size_t depth = 0;
   Journal journal;
   const bool concrete;                       // instructions run for real: nothing is guarded, recorded or replaced
+  int whole_stretches = 0;                   // functions with fullgraph=True that are being followed
   int suspended = 0;                         // Python below runs as it is
   PyObject* expected = nullptr;              // the function whose frame comes next because an instruction calls it
   std::vector<PyTypeObject*> instantiating;  // classes of the objects that are being made

@@ -60,6 +60,10 @@ MarkRow torchs_own_mark(PyObject* callable) {
   if (!PyFunction_Check(callable)) return {};
   PyObject* dict = reinterpret_cast<PyFunctionObject*>(callable)->func_dict;
   if (!dict || PyDict_GET_SIZE(dict) == 0) return {};
+  // functools.wraps copies what was meant for another function.
+  if (PyObject* own = PyDict_GetItemString(dict, "_torchdynamo_wrapper_id"); own && PyLong_Check(own)) {
+    if (PyLong_AsVoidPtr(own) != callable) return {};
+  }
   if (is_set(dict, "_torchdynamo_disable")) {
     PyObject* reason = PyDict_GetItemString(dict, "_torchdynamo_disable_msg");
     return {Mark::Disabled, {}, reason && PyUnicode_Check(reason) ? std::string(python::text_of(reason)) : ""};

@@ -40,6 +40,7 @@ class Region {
   PyObject* call(PyObject* function, const CallValues& values);
   // Runs the function's own frame as it is; what it calls is compiled.
   PyObject* call_skipped(PyObject* function, const CallValues& values);
+  bool is_whole() const { return options_.fullgraph; }
   // The region whose code runs eagerly between two pieces, on this thread; or null.
   static Region* current();
   // Forgets all that all regions have compiled.

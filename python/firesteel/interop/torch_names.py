@@ -90,7 +90,16 @@ def misuse_as_pytorch_says(function):
 
 
 def disable(fn=None, recursive=True, *, reason=None, wrapping=True):
-    return misuse_as_pytorch_says(firesteel.disable)(fn, recursive, reason=reason)
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    disabled = misuse_as_pytorch_says(firesteel.disable)(fn, recursive, reason=reason)
+    if isinstance(disabled, firesteel._C.MarkedFunction):  # what PyTorch's own tools look for
+        disabled._torchdynamo_disable = True
+        disabled._torchdynamo_disable_msg = reason
+        disabled._torchdynamo_disable_recursive = recursive
+        disabled._torchdynamo_orig_callable = disabled._callable
+        disabled._torchdynamo_wrapper_id = id(disabled)
+    return disabled
 
 
 def is_compiling():

@@ -444,6 +444,32 @@ def test_around_a_call_and_as_a_decorator(backend):
         firesteel.error_on_graph_break(3)
 
 
+# ---- fullgraph inside and outside
+
+
+def test_fullgraph_holds_inside_another_compiled_function(backend):
+    def breaks(x):
+        firesteel.graph_break()
+        return x + 1
+
+    for inner, outer in ((True, False), (False, True)):
+        within = firesteel.compile(breaks, backend=backend, fullgraph=inner)
+        around = firesteel.compile(lambda x, within=within: within(x) * 2, backend=backend, fullgraph=outer)
+        with pytest.raises(firesteel.GraphBreakError, match="fullgraph=True allows no graph break"):
+            around(torch.ones(3))
+
+
+def test_a_wrapper_around_what_pytorch_disabled_is_not_disabled(backend):
+    disabled = torch.compiler.disable(lambda x: x.sin())
+
+    @functools.wraps(disabled)
+    def wrapper(x):
+        return x.cos(), asked()
+
+    x = torch.randn(3)
+    assert firesteel.compile(wrapper, backend=backend, fullgraph=True)(x)[1] == (True, True, False)
+
+
 # ---- skip_frame
 
 
