@@ -162,6 +162,16 @@ at::Tensor Recorder::fresh_constant(const at::Tensor& real) {
   return at::functionalization::impl::to_functional_tensor(fake);
 }
 
+at::Tensor Recorder::number_stand_in(const at::Tensor& real) {
+  ++numbers_;
+  OutsideTrace outside;
+  Value* value = graph.add_input(type_of(real), InputRole::Argument);
+  at::Tensor fake = make_fake(meta_like(real), real.device(), shared_from_this(), value);
+  at::Tensor functional = at::functionalization::impl::to_functional_tensor(fake);
+  functional.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return functional;
+}
+
 Value* Recorder::captured_value(const at::Tensor& real) {
   Value* value = graph.add_input(type_of(real), InputRole::Captured);
   graph.inputs.back().captured = real;
@@ -304,6 +314,11 @@ std::vector<at::Tensor> ConstantCaptures::without_gradient() const {
     if (all[i].is_constant && all[i].real.requires_grad()) found.push_back(all[i].real);
   }
   return found;
+}
+
+at::Tensor number_stand_in(const at::Tensor& real) {
+  FS_CHECK(t_current, "no trace runs on this thread");
+  return t_current->number_stand_in(real);
 }
 
 bool is_traced_tensor(const at::Tensor& tensor) { return as_fake_inside(tensor) != nullptr; }

@@ -35,6 +35,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   at::Tensor stand_in(const at::Tensor& real, InputRole role);
   // A stand-in for a constant the function made itself; its data may be read, and an output of it must be a copy.
   at::Tensor fresh_constant(const at::Tensor& real);
+  // A number that the function was given and that may be another one at the next call.
+  at::Tensor number_stand_in(const at::Tensor& real);
+  size_t number_count() const { return numbers_; }
   // The graph input for a real tensor met below functionalization, where no stand-in can be swapped in.
   Value* captured_value(const at::Tensor& real);
   // A tensor that a factory made for real while tracing: a constant of the function, not a tensor it captured.
@@ -84,6 +87,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::vector<at::Tensor> born_;
   std::string data_dependent_failure_;
   bool active_ = true;
+  size_t numbers_ = 0;
 };
 
 // Makes a recorder current and turns the dispatcher towards it; restores everything at the end of the scope.

@@ -90,6 +90,7 @@ class Tracing {
       recorder_->rethrow_failure();
     }
     recorder_->graph.output_tree = output_tree();
+    result_.arguments.resize(result_.arguments.size() + recorder_->number_count());
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (recorder_->reached_argument(inputs[i])) result_.arguments[i].also_captured = inputs[i];
     }

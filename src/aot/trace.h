@@ -94,6 +94,10 @@ class FIRESTEEL_API ConstantCaptures {
   size_t first_;
 };
 
+// A number that is an argument of the trace that runs on this thread, after those it knows; `real` is what torch makes
+// of a number. The compiled graph takes such tensors after its other arguments, in this order.
+FIRESTEEL_API at::Tensor number_stand_in(const at::Tensor& real);
+
 // True for tensors that stand for a value of a trace, running or ended.
 FIRESTEEL_API bool is_traced_tensor(const at::Tensor& tensor);
 

@@ -44,7 +44,7 @@ PyRef get_item_of_tuple(Capture& capture, PyObject* tuple, Py_ssize_t index) {
   PyObject* value = PyTuple_GET_ITEM(tuple, index);
   const Source* source = capture.source_of(tuple);
   if (!source) return capture.adopt(PyRef::borrow(value));
-  return capture.admit(value, capture.sources.item(source, static_cast<int64_t>(index)));
+  return capture.admit_value(value, capture.sources.item(source, static_cast<int64_t>(index)));
 }
 
 // torch puts objects in place of some of its modules, which pass on what they do not define: `torch.backends.mha`,
@@ -211,7 +211,7 @@ PyRef data_descriptor(Capture& capture, PyObject* object, PyObject* name, PyObje
         return capture.adopt(PyRef::borrow(value));
     }
     if (!source) return capture.adopt(PyRef::borrow(value));
-    return capture.admit(value, capture.sources.step(source, AccessKind::Member, found));
+    return capture.admit_value(value, capture.sources.step(source, AccessKind::Member, found));
   }
   const std::string_view text = python::text_of(name);
   if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
@@ -399,6 +399,7 @@ bool is_python_class(PyTypeObject* type) {
 }
 
 PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
+  capture.settle(object);
   if (python::is_tensor(object)) return tensor_attribute(capture, object, name);
   if (PyModule_Check(object)) return python_module_attribute(capture, object, name);
   if (is_torch_op(object)) {
@@ -463,6 +464,7 @@ PyRef special_method(Capture& capture, PyObject* object, const char* name) {
 
 PyRef load_method(Capture& capture, PyObject* object, PyObject* name, bool& takes_self) {
   takes_self = false;
+  capture.settle(object);
   if (!capture.concrete && (python::is_tensor(object) || has_container_methods(Py_TYPE(object)))) {
     PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
     takes_self = found && (Py_IS_TYPE(found, &PyMethodDescr_Type) || PyFunction_Check(found));

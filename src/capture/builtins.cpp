@@ -36,6 +36,10 @@ PyRef pure(Capture& capture, PyObject* callable, CallArgs& args) {
   if (own == "prod" || own == "fsum") {
     for (PyRef& value : args.values) settle(capture, value);
   }
+  const size_t given = args.values.size();
+  if ((given == 1 || given == 2) && !args.keyword_count()) {
+    if (PyRef made = capture.compute(callable, args[0], given == 2 ? args[1] : nullptr)) return made;
+  }
   const bool constant = std::all_of(args.values.begin(), args.values.end(),
                                     [&](const PyRef& value) { return capture.is_deep_constant(value.get()); });
   if (constant) return result_of(capture, args.call(callable));
@@ -148,7 +152,10 @@ PyRef variables(Capture& capture, PyObject* callable, CallArgs& args) {
 }
 
 PyRef iterate(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() == 2) return capture.made(args.call(callable));
+  if (args.values.size() == 2) {
+    capture.settle_all();  // it compares at each step
+    return capture.made(args.call(callable));
+  }
   if (args.values.size() != 1) return args.call(callable);
   return get_iterator(capture, args[0]);
 }
@@ -161,8 +168,34 @@ PyRef next_item(Capture& capture, PyObject* callable, CallArgs& args) {
   return capture.adopt(args.call(callable));
 }
 
+// Something to call that is no Python: what it looks at is not seen.
+bool is_c_callable(PyObject* value) {
+  return PyCallable_Check(value) && !PyFunction_Check(value) && !PyMethod_Check(value) && !is_own_callable(value) &&
+         !is_python_class(Py_TYPE(value)) && !PyType_Check(value);
+}
+
+// The items of a list or tuple with all that is in them guarded.
+PyRef seen_by_c(Capture& capture, PyObject* sequence) {
+  PyRef items = items_of(capture, sequence);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+    PyRef item = capture.consult_deep(PyList_GET_ITEM(items.get(), i));
+    python::check(PyList_SetItem(items.get(), i, item.release()) == 0);
+  }
+  return items;
+}
+
 // enumerate, zip, map, itertools …: everything iterable is looked at as a whole, then the builtin runs as it is.
 PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
+  // Most of these look at what comes out of their iterables.
+  const bool hands_on = callable == reinterpret_cast<PyObject*>(&PyEnum_Type) ||
+                        callable == reinterpret_cast<PyObject*>(&PyZip_Type);
+  if (!hands_on) capture.settle_all();
+  const bool looks_inside = std::any_of(args.values.begin(), args.values.end(),
+                                        [&](const PyRef& value) { return is_c_callable(value.get()); });
+  for (PyRef& value : args.values) {
+    capture.settle(value.get());
+    if (looks_inside && is_sequence(value.get())) value = seen_by_c(capture, value.get());
+  }
   for (PyRef& value : args.values) {
     if (is_iterable(value.get())) value = get_iterator(capture, value.get());
   }
@@ -181,11 +214,20 @@ PyRef of_items(Capture& capture, PyObject* callable, CallArgs& args) {
 
 PyRef of_ordered_items(Capture& capture, PyObject* callable, CallArgs& args) {
   const bool single = args.positional() == 1;
-  if (single && is_iterable(args[0])) args.values[0] = items_of(capture, args[0]);
+  if (single && is_iterable(args[0])) {
+    args.values[0] = items_of(capture, args[0]);
+    capture.settle_deep(args[0]);
+  }
   bool has_key = false;
   for (size_t i = 0; i < args.keyword_count(); ++i) {
-    has_key = has_key || (python::text_of(PyTuple_GET_ITEM(args.keywords.get(), i)) == "key" &&
-                          args[args.positional() + i] != Py_None);
+    PyObject* value = args[args.positional() + i];
+    if (python::text_of(PyTuple_GET_ITEM(args.keywords.get(), i)) != "key" || value == Py_None) continue;
+    if (is_c_callable(value) && single) {
+      const std::string_view kind = Py_TYPE(value)->tp_name;
+      if (kind == "operator.attrgetter" || kind == "operator.methodcaller") refuse(capture, value);
+      args.values[0] = seen_by_c(capture, args[0]);
+    }
+    has_key = true;
   }
   for (size_t i = 0; i < args.positional() && !has_key; ++i) {
     if (python::is_tensor(args[i])) capture.stop(BreakReason::DataDependent, "tensors are compared");
@@ -206,6 +248,7 @@ PyRef add(Capture& capture, PyObject* left, PyObject* right) {
   if (python::is_tensor(left) || python::is_tensor(right)) {
     return capture.torch_call(operator_function("add"), "operator.add", checked(PyTuple_Pack(2, left, right)));
   }
+  if (PyRef made = capture.compute(operator_function("add"), left, right)) return made;
   watch_operator(capture, left, "add");
   watch_operator(capture, right, "add");
   return result_of(capture, checked(PyNumber_Add(left, right)));
@@ -267,6 +310,7 @@ PyRef make_dict(Capture& capture, PyObject* callable, CallArgs& args) {
       capture.consult(args[i]);
     } else if (is_iterable(args[i])) {
       args.values[i] = items_of(capture, args[i]);
+      capture.settle_deep(args[i]);
       for (Py_ssize_t k = 0; k < PyList_GET_SIZE(args[i]); ++k) capture.consult(PyList_GET_ITEM(args[i], k));
     }
   }
@@ -275,11 +319,14 @@ PyRef make_dict(Capture& capture, PyObject* callable, CallArgs& args) {
 
 // A new object of a C class that keeps what it is given.
 PyRef keeper(Capture& capture, PyObject* callable, CallArgs& args) { return capture.made(args.call(callable)); }
+PyRef partial(Capture& capture, PyObject* callable, CallArgs& args) { return keeper(capture, callable, args); }
 
 constexpr int kDeepestCopy = 16;
 
 // Guards all that is in an object; false where there is something a copy must not be made of without being seen.
 bool guard_whole(Capture& capture, PyObject* value, int depth = 0) {
+  capture.settle(value);
+  if (is_number(value)) return true;
   if (is_guardable_constant(value) || PyType_Check(value) || PyFunction_Check(value) || PyModule_Check(value)) {
     if (const Source* source = capture.source_of(value)) capture.admit(value, source);
     return true;
@@ -356,7 +403,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"collections", "deque", over_iterables},
     {"builtins", "super", keeper},
     {"builtins", "object", keeper},
-    {"functools", "partial", keeper},
+    {"functools", "partial", partial},
     {"builtins", "range", pure},
     {"builtins", "slice", keeper},
     {"builtins", "int", pure},
@@ -480,6 +527,14 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
 }
 
 }  // namespace
+
+bool passes_numbers_on(BuiltinRule rule) {
+  constexpr BuiltinRule kRulesThatDo[] = {is_instance,   is_callable,      type_of,        get_attribute,
+                                          has_attribute, set_attribute,    delete_attribute, over_iterables,
+                                          of_items,      pure,             sum_of,         is_any<true>,
+                                          is_any<false>, truth,            next_item,      partial};
+  return std::find(std::begin(kRulesThatDo), std::end(kRulesThatDo), rule) != std::end(kRulesThatDo);
+}
 
 BuiltinRule builtin_rule(PyObject* callable) {
   static const auto* table = new std::unordered_map<PyObject*, BuiltinRule>(make_table());

@@ -43,6 +43,8 @@ TensorAttribute tensor_attribute_kind(PyObject* name);
 // The rule for a builtin function or type; null for others.
 using BuiltinRule = PyRef (*)(Capture& capture, PyObject* callable, CallArgs& args);
 BuiltinRule builtin_rule(PyObject* callable);
+// It does not look at the numbers it is given, or settles them itself.
+bool passes_numbers_on(BuiltinRule rule);
 
 // Methods of lists, dicts, strings and the like.
 PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* type, std::string_view name,

@@ -93,6 +93,10 @@ PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args
   return capture.adopt(std::move(result));
 }
 
+void settle_all_of(Capture& capture, const CallArgs& args) {
+  for (const PyRef& value : args.values) capture.settle_deep(value.get());
+}
+
 PyRef call_with_self(Capture& capture, PyObject* callable, PyObject* self, CallArgs args) {
   args.values.insert(args.values.begin(), PyRef::borrow(self));
   return call(capture, callable, std::move(args));
@@ -104,6 +108,9 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
   PyObject* self = args[0];
   const bool of_object = type == &PyBaseObject_Type;
   if (python::is_tensor(self)) capture.stop(BreakReason::CFunction, fmt::format("torch.Tensor.{}", name));
+  const bool passes_on = name == "__setattr__" || name == "__getattribute__" || name == "__call__" ||
+                         (name == "__init__" && of_object);
+  if (!passes_on) settle_all_of(capture, args);
   const bool plain = is_python_class(Py_TYPE(self)) && !PyType_Check(self);
   if (name == "__setattr__" && args.values.size() == 3 && of_object && plain && PyUnicode_Check(args[1])) {
     generic_store(capture, self, args[1], args[2]);
@@ -195,13 +202,15 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
       guard_defaults(capture, reinterpret_cast<PyFunctionObject*>(found));
     }
   }
+  PyRef init_name = interned("__init__");
+  PyObject* own_init = _PyType_Lookup(type, init_name.get());
+  const bool plain = type->tp_new == PyBaseObject_Type.tp_new && own_init && PyFunction_Check(own_init);
+  if (!plain) settle_all_of(capture, args);
   // What a C class takes for its contents is looked at by C code.
   if (PyType_IsSubtype(type, &PyDict_Type) || PyType_IsSubtype(type, &PyList_Type) ||
       PyType_IsSubtype(type, &PyTuple_Type) || PyType_IsSubtype(type, &PySet_Type) ||
       PyType_IsSubtype(type, &PyFrozenSet_Type)) {
-    PyRef init = interned("__init__");
-    PyObject* found = _PyType_Lookup(type, init.get());
-    if (!found || !PyFunction_Check(found)) {
+    if (!own_init || !PyFunction_Check(own_init)) {
       for (PyRef& value : args.values) {
         if (PyIter_Check(value.get()) || is_python_class(Py_TYPE(value.get())))
           value = get_iterator(capture, value.get());
@@ -252,7 +261,10 @@ PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
     }
     if (name == "fromkeys" || name == "from_iterable" || name == "maketrans" || name == "fromhex") {
       for (PyRef& value : args.values) {
-        if (PyIter_Check(value.get())) continue;
+        if (PyIter_Check(value.get())) {
+          capture.settle_all();
+          continue;
+        }
         value = capture.consult_deep(value.get());
       }
       return capture.made(args.call(callable));
@@ -261,7 +273,10 @@ PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
     capture.stop(BreakReason::CFunction, fmt::format("{}.{}", type->tp_name, name));
   }
   if (PyGen_CheckExact(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
-  if (PyIter_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
+  if (PyIter_Check(self) && capture.is_made(self)) {
+    settle_all_of(capture, args);
+    return capture.adopt(args.call(callable));
+  }
   PyRef key = python::checked(PyUnicode_InternFromString(std::string(name).c_str()));
   PyObject* method = _PyType_Lookup(Py_TYPE(self), key.get());
   if (method && Py_IS_TYPE(method, &PyMethodDescr_Type)) return call_with_self(capture, method, self, std::move(args));
@@ -395,7 +410,10 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     capture.stop(reads ? BreakReason::DataDependent : BreakReason::CFunction,
                  fmt::format("{}: {}", name_of(callable), why));
   }
-  if (BuiltinRule rule = builtin_rule(callable)) return rule(capture, callable, args);
+  if (BuiltinRule rule = builtin_rule(callable)) {
+    if (!passes_numbers_on(rule)) settle_all_of(capture, args);
+    return rule(capture, callable, args);
+  }
   if (is_autograd_apply(callable) && !args.values.empty() && PyType_Check(args[0]))
     return call_autograd_function(capture, callable, std::move(args));
   if (PyFunction_Check(callable)) return inline_function(capture, callable, args);
@@ -417,8 +435,10 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     const std::string_view name = python::text_of(method->d_common.d_name);
     if (has_container_methods(type)) return call_container_method(capture, callable, type, name, args);
     if (!args.values.empty() && capture.is_made(args[0]) &&
-        (PyIter_Check(args[0]) || PyExceptionInstance_Check(args[0])))
+        (PyIter_Check(args[0]) || PyExceptionInstance_Check(args[0]))) {
+      settle_all_of(capture, args);
       return capture.adopt(args.call(callable));
+    }
     capture.stop(BreakReason::CFunction, fmt::format("{}.{}", type->tp_name, name));
   }
   if (Py_IS_TYPE(callable, &PyWrapperDescr_Type)) {

@@ -104,6 +104,25 @@ class Capture {
   // Looks at everything in a nest of containers, so that C code may walk it; real tensors in it become stand-ins.
   PyRef consult_deep(PyObject* value);
 
+  // ---- numbers (numbers.cpp)
+  // As admit(); but a number is not guarded by its value as long as it is only passed on.
+  PyRef admit_value(PyObject* value, const Source* source);
+  // The number there changes from call to call: it is computed with, not settled, where that can be done.
+  void expect_changes(const Source* source);
+  // The value is about to be looked at: a number from outside is guarded by it; the second also inside containers.
+  void settle(PyObject* object);
+  void settle_deep(PyObject* value);
+  // From now on every number is guarded by its value: C code was started that looks at numbers later on.
+  void settle_all();
+  // What a pure function gives for numbers of which one changes; empty where none does. `second` may be null.
+  PyRef compute(PyObject* function, PyObject* first, PyObject* second);
+  // The same for a question, which is guarded by its answer.
+  std::optional<bool> decide(PyObject* function, PyObject* first, PyObject* second);
+  // Where a number comes from; null for what is no number from outside, and for a computed one that is settled.
+  const Source* number_source(PyObject* object) const;
+  // The object that a number from outside is to the program.
+  PyRef original(PyObject* object) const;
+
   // ---- writes (writes.cpp)
   // Before a dict, list, set, deque or cell is changed; nothing for what the captured code made itself.
   void before_write(PyObject* container);
@@ -144,6 +163,7 @@ class Capture {
   std::vector<Guard> guards;
   std::vector<const Source*> input_sources;  // one a graph input
   std::vector<PyRef> arguments;              // the real tensors of the call
+  std::vector<const Source*> number_sources; // numbers that are inputs, in the order the trace got to know them
   bool interrupted = false;                  // a signal's handler has raised
   PyRef interrupt;                           // the exception that ended the capture as itself
   std::optional<Break> broken;               // set while a break passes through CPython's frames
@@ -161,6 +181,19 @@ class Capture {
   PyRef uncaught;                            // the exception that left the outer frame
 
  private:
+  struct Number {
+    const Source* source;
+    bool changes = false;
+    bool settled = false;  // guarded by its value
+  };
+  PyRef new_number(PyObject* value, const Source* source, bool changes);
+  bool is_open_number(PyObject* object) const;
+  void settle_at(const Source* source);
+  bool computes(PyObject* first, PyObject* second, const Source*& a, const Source*& b);
+  PyRef number_input(PyObject* number);
+  // The arguments with a stand-in for the number that changes; empty where there is none, or none can be.
+  PyRef with_number_input(const std::string& name, PyObject* args, PyObject* kwargs);
+
   PyRef tensor_at(PyObject* real, const Source* source);
   void add_input(PyObject* real, PyRef fake, const Source* source, InputRole role);
   void record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
@@ -176,6 +209,12 @@ class Capture {
   std::unordered_map<PyObject*, long> births_;
   std::set<std::tuple<GuardKind, const Source*, PyObject*>> guarded_;
   std::unordered_map<PyTypeObject*, std::shared_ptr<guards::ClassAttributes>> classes_;
+  std::unordered_map<PyObject*, Number> numbers_;
+  std::unordered_map<const Source*, PyRef> numbers_at_;
+  std::unordered_map<const Source*, PyRef> number_inputs_;  // stand-ins
+  std::unordered_set<const Source*> changing_;
+  size_t open_numbers_ = 0, computed_ = 0;
+  bool settles_at_once_ = false;
   std::vector<PyRef> held_;
   int nesting_ = 0;
 };
@@ -192,6 +231,8 @@ class Suspended {
   Capture& capture_;
 };
 
+// An int or float, no bool and no subclass.
+bool is_number(PyObject* object);
 // Exact types that are compared by value without running Python code.
 bool is_guardable_constant(PyObject* object);
 // Every constant in a flattened value was guarded by its value, so that it may be kept; a module that a nonstrict

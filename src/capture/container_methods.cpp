@@ -75,6 +75,19 @@ PyRef at_key(Capture& capture, PyObject* callable, std::string_view name, CallAr
   return capture.adopt(args.call(callable));
 }
 
+// Numbers are only put away by these; all other methods may look at them.
+void settle_numbers(Capture& capture, std::string_view name, const CallArgs& args) {
+  const bool stores = name == "append" || name == "appendleft" || name == "insert" || name == "__setitem__";
+  const bool takes_out = name == "pop" || name == "popleft" || name == "get" || name == "copy" || name == "keys" ||
+                         name == "values" || name == "items" || name == "extend" || name == "update" ||
+                         name == "clear" || name == "reverse";
+  if (!stores && !takes_out) capture.settle_deep(args[0]);
+  for (size_t i = 1; i < args.values.size(); ++i) {
+    const bool put_away = stores && (i + 1 == args.values.size());
+    if (!put_away) capture.settle_deep(args[i]);
+  }
+}
+
 }  // namespace
 
 bool has_container_methods(PyTypeObject* type) {
@@ -119,6 +132,7 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
   if (name == "__iter__") return get_iterator(capture, self);
   if (name == "__len__") return checked(PyLong_FromSsize_t(length_of(capture, self)));
   const bool writes = changes(type, name);
+  settle_numbers(capture, name, args);
   for (size_t i = 1; i < args.values.size(); ++i) {
     const bool takes_items = name != "append" && name != "insert" && name != "add" && name != "appendleft" &&
                              name != "__setitem__" && name != "setdefault" && name != "get" && name != "pop" &&

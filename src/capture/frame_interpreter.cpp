@@ -71,7 +71,7 @@ void FrameInterpreter::remember_closure() {
 }
 
 void FrameInterpreter::admit_stack(size_t index, const Source* source) {
-  if (stack_[index]) stack_[index] = capture_.admit(stack_[index].get(), source);
+  if (stack_[index]) stack_[index] = capture_.admit_value(stack_[index].get(), source);
 }
 
 Ending FrameInterpreter::run(bool throwing) {
@@ -300,9 +300,11 @@ PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* fra
     switch (interpreter.run(throwing != 0)) {
       case Ending::Returned:
         result = interpreter.take_result();
+        if (!expected) capture.settle_deep(result.get());  // C code gets it, and may look at it
         break;
       case Ending::Yielded:
         result = interpreter.take_result();
+        capture.settle_deep(result.get());
         interpreter.store();
         fs_generator_suspend(generator);
         return result.release();

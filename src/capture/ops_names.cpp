@@ -34,7 +34,7 @@ void FrameInterpreter::load_fast(int arg) {
                              local_name(code_, arg)));
   }
   if (const Source* source = std::exchange(local_sources_[arg], nullptr)) {
-    local = capture_.admit(local.get(), source);
+    local = capture_.admit_value(local.get(), source);
   } else if (python::is_tensor(local.get())) {
     local = capture_.adopt(std::move(local));  // a default, or a value that C code bound
   }
@@ -108,7 +108,7 @@ void FrameInterpreter::delete_global(int arg) {
 
 void FrameInterpreter::make_cell(int arg) {
   if (const Source* source = std::exchange(local_sources_[arg], nullptr)) {
-    locals_[arg] = capture_.admit(locals_[arg].get(), source);
+    locals_[arg] = capture_.admit_value(locals_[arg].get(), source);
   }
   set_local(arg, capture_.made(checked(PyCell_New(locals_[arg].get()))));
 }
@@ -139,7 +139,7 @@ void FrameInterpreter::load_deref(int arg) {
   }
   const Source* source = capture_.source_of(cell);
   if (source && (!capture_.journal.touched(cell) || capture_.journal.original(cell) == value)) {
-    push(capture_.admit(value, capture_.sources.step(source, AccessKind::CellContents)));
+    push(capture_.admit_value(value, capture_.sources.step(source, AccessKind::CellContents)));
   } else {
     push(capture_.adopt(PyRef::borrow(value)));
   }

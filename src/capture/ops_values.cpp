@@ -64,6 +64,10 @@ void FrameInterpreter::unary(const char* operation, PyObject* (*run)(PyObject*))
                              checked(PyTuple_Pack(1, value.get()))));
     return;
   }
+  if (PyRef made = capture_.compute(operator_function(operation), value.get(), nullptr)) {
+    push(std::move(made));
+    return;
+  }
   watch_operator(capture_, value.get(), operation);
   push(capture_.made(checked(run(value.get()))));
 }
@@ -84,6 +88,9 @@ PyRef FrameInterpreter::binary(int operation, PyObject* left, PyObject* right) {
     return capture_.torch_call(operator_function(row.name), fmt::format("operator.{}", row.name),
                                checked(PyTuple_Pack(2, left, right)));
   }
+  if (PyRef made = capture_.compute(operator_function(row.name), left, right)) return made;
+  capture_.settle_deep(left);
+  capture_.settle_deep(right);
   if (is_guardable_constant(left) && is_guardable_constant(right)) return checked(row.run(left, right));
   watch_operator(capture_, left, row.name);
   watch_operator(capture_, right, row.name);
@@ -131,6 +138,10 @@ void FrameInterpreter::compare_op(int arg) {
                              checked(PyTuple_Pack(2, left.get(), right.get()))));
     return;
   }
+  if (auto answer = capture_.decide(operator_function(kCompare[arg]), left.get(), right.get())) {
+    push(PyRef::borrow(*answer ? Py_True : Py_False));
+    return;
+  }
   watch_comparison(capture_, left.get(), kCompare[arg]);
   watch_comparison(capture_, right.get(), kCompare[arg]);
   push(checked(PyObject_RichCompare(left.get(), right.get(), arg)));
@@ -138,6 +149,12 @@ void FrameInterpreter::compare_op(int arg) {
 
 void FrameInterpreter::is_op(int arg) {
   PyRef right = pop(), left = pop();
+  if (is_number(left.get()) && is_number(right.get())) {
+    capture_.settle(left.get());
+    capture_.settle(right.get());
+    left = capture_.original(left.get());
+    right = capture_.original(right.get());
+  }
   const bool same = left.get() == right.get();
   // A constant was guarded by its value when it was read, None among them; other objects by what they are now.
   for (const PyRef& value : {left, right}) {
@@ -201,6 +218,7 @@ void FrameInterpreter::build_const_key_map(int arg) {
 
 void FrameInterpreter::build_slice(int arg) {
   std::vector<PyRef> parts = pop_many(arg);
+  for (const PyRef& part : parts) capture_.settle(part.get());
   push(checked(PySlice_New(parts[0].get(), parts[1].get(), arg == 3 ? parts[2].get() : nullptr)));
 }
 

@@ -39,6 +39,8 @@ bool is_true(Capture& capture, PyObject* value) {
   if (value == Py_False || value == Py_None) return false;
   if (!capture.concrete) {
     if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "a tensor decides a branch");
+    if (std::optional<bool> answer = capture.decide(operator_function("truth"), value, nullptr)) return *answer;
+    capture.settle(value);
     PyTypeObject* type = Py_TYPE(value);
     if (is_guardable_constant(value)) {
     } else if (PyDict_Check(value) || PyList_Check(value) || PyTuple_Check(value) || PyAnySet_Check(value)) {
@@ -78,6 +80,8 @@ Py_ssize_t length_of(Capture& capture, PyObject* object) {
 
 bool contains(Capture& capture, PyObject* container, PyObject* item) {
   if (!capture.concrete) {
+    capture.settle_deep(container);
+    capture.settle_deep(item);
     if (python::is_tensor(container)) capture.stop(BreakReason::DataDependent, "`in` on a tensor");
     PyObject* dict = PyDict_Check(container) ? container : nullptr;
     if (PyDictKeys_Check(container)) dict = fs_view_dict(container);
@@ -181,6 +185,7 @@ PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
   if (python::is_tensor(object)) {
     return capture.torch_call(operator_function("getitem"), "operator.getitem", checked(PyTuple_Pack(2, object, key)));
   }
+  capture.settle_deep(key);
   if (is_guardable_constant(object)) {
     watch_comparison(capture, key, "index");
     return checked(PyObject_GetItem(object, key));
@@ -201,7 +206,7 @@ PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
       }
       Py_ssize_t index = PyLong_AsSsize_t(key);
       if (index < 0) index += PyObject_Length(object);
-      return capture.admit(value.get(), capture.sources.item(source, index));
+      return capture.admit_value(value.get(), capture.sources.item(source, index));
     }
     if (!is_guardable_constant(key) && !is_python_class(Py_TYPE(key)) && !PySlice_Check(key))
       capture.stop(python::is_tensor(key) ? BreakReason::DataDependent : BreakReason::Value,
@@ -246,6 +251,7 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
     capture.torch_call(operator_function("setitem"), "operator.setitem", checked(PyTuple_Pack(3, object, key, value)));
     return;
   }
+  capture.settle_deep(key);
   PyTypeObject* type = Py_TYPE(object);
   const char* method_name = value ? "__setitem__" : "__delitem__";
   PyObject* method = !is_c_class(type) ? _PyType_Lookup(type, interned(method_name).get()) : nullptr;
@@ -280,6 +286,7 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
     capture.before_write(object);
     return really();
   }
+  capture.settle_deep(value);
   if (is_python_class(type) || (capture.is_made(object) && !PyType_Check(object))) return really();
   capture.stop(BreakReason::Write, fmt::format("an item assignment to a {}", type->tp_name));
 }

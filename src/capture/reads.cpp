@@ -128,6 +128,7 @@ PyRef Capture::adopt(PyRef value) {
     if (is_stand_in(object)) return value;
     return tensor_at(object, need_source(object));
   }
+  if (numbers_.count(object)) return value;
   if (const Source* source = source_of(object)) return admit(object, source);
   return value;
 }
@@ -262,6 +263,7 @@ struct Nesting {
 }  // namespace
 
 bool Capture::is_deep_constant(PyObject* value) {
+  settle(value);
   if (is_guardable_constant(value)) return true;
   Nesting nesting(nesting_);
   if (nesting_ > kDeepestNest) return false;
@@ -300,6 +302,7 @@ PyRef Capture::substitute(PyObject* value) {
   Nesting nesting(nesting_);
   if (nesting_ > kDeepestNest) stop(BreakReason::Value, "a container that holds itself");
   if (python::is_tensor(value)) return adopt(PyRef::borrow(value));
+  settle(value);
   if (is_sequence(value)) {
     consult(value);
     const Py_ssize_t size = PySequence_Fast_GET_SIZE(value);
@@ -330,6 +333,7 @@ PyRef Capture::substitute(PyObject* value) {
 }
 
 PyRef Capture::consult_deep(PyObject* value) {
+  settle_deep(value);
   if (concrete || is_guardable_constant(value)) return PyRef::borrow(value);
   if (python::is_tensor(value)) return adopt(PyRef::borrow(value));
   if (PyAnySet_CheckExact(value)) {

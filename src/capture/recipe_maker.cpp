@@ -69,7 +69,8 @@ int32_t RecipeMaker::of(PyObject* value) {
   if (!value) return add(RecipeKind::Nothing);
   if (auto found = known_.find(value); found != known_.end()) return found->second;
   if (python::is_tensor(value)) return tensor(value);
-  if (is_guardable_constant(value)) return constant(value);
+  if (const Source* source = capture_.number_source(value)) return load(source);
+  if (is_guardable_constant(value)) return constant(capture_.original(value).get());
   if (const Source* source = capture_.source_of(value)) return is_fixed(value) ? constant(value) : load(source);
   if (is_fixed(value)) return constant(value);
   // What is known by its parts alone must not hold itself.

@@ -174,10 +174,14 @@ void Region::note_moving(Bucket& bucket, PyObject* function, const CallValues& v
   for (const auto& segment : bucket.segments) {
     if (segment->kind == SegmentKind::Concrete) continue;
     if (segment->shape && !segment->shape->matches(values.positional, values.keywords)) continue;
-    std::vector<PyObject*> slots(segment->guards->slot_count());
-    const int failed = segment->guards->run(values.raw, function, slots.data());
-    guards::SourcePath path = segment->guards->moved_tensor(failed, slots.data());
+    Slots slots;
+    const int failed = segment->guards->run(values.raw, function, slots);
+    guards::SourcePath path = segment->guards->moved_tensor(failed, slots);
     if (!path.empty()) bucket.moving.push_back(std::move(path));
+    for (guards::SourcePath& number : segment->guards->changed_numbers(values.raw, function)) {
+      if (std::find(bucket.moving.begin(), bucket.moving.end(), number) == bucket.moving.end())
+        bucket.moving.push_back(std::move(number));
+    }
   }
 }
 
@@ -188,8 +192,8 @@ std::string Region::explain_miss(const Bucket& bucket, PyObject* function, const
   if (segment.shape && !segment.shape->matches(values.positional, values.keywords))
     return "the call passes its arguments in another way";
   if (std::string text = segment.ambient.difference(guards::Ambient::current()); !text.empty()) return text;
-  std::vector<PyObject*> slots(segment.guards->slot_count());
-  const int failed = segment.guards->run(values.raw, function, slots.data());
+  Slots slots;
+  const int failed = segment.guards->run(values.raw, function, slots);
   if (failed == guards::GuardProgram::kPass) return "the inputs share memory in another way";
   return segment.guards->explain(failed, values.raw, function);
 }

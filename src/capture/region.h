@@ -55,7 +55,7 @@ class Region {
  private:
   struct Bucket {
     std::vector<std::shared_ptr<Segment>> segments;
-    std::vector<guards::SourcePath> moving;  // tensors that were other ones at a later call
+    std::vector<guards::SourcePath> moving;  // tensors and numbers that were other ones at a later call
     bool gave_up = false;                    // the limit was reached: eager from now on
 
     // Pieces from before the program said something new about callables can never serve again.
@@ -72,12 +72,12 @@ class Region {
       return reinterpret_cast<size_t>(place.code) * 31 + static_cast<size_t>(place.next);
     }
   };
-  using Slots = c10::SmallVector<PyObject*, 64>;
+  using Slots = guards::Slots;
 
   Bucket& bucket(PyCodeObject* code, int next);
   std::shared_ptr<Segment> find_call(Bucket& bucket, PyObject* function, const CallValues& values, Slots& slots);
   std::shared_ptr<Segment> find_piece(Bucket& bucket, PyObject* function, FsFrame* frame, Slots& slots);
-  // Learns from a miss which tensors change from call to call.
+  // Learns from a miss which tensors and numbers change from call to call.
   void note_moving(Bucket& bucket, PyObject* function, const CallValues& values) const;
   std::string explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values) const;
   void note_recompile(const Bucket& bucket, PyObject* function, const CallValues& values);

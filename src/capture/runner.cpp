@@ -181,7 +181,11 @@ class AotRunner final : public Runner {
   bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const override {
     std::vector<at::Tensor> inputs;
     inputs.reserve(inputs_.size());
-    for (uint32_t slot : inputs_) inputs.push_back(python::unpack(slots[slot]));
+    for (uint32_t slot : inputs_) {
+      const bool number = is_number(slots[slot]);
+      inputs.push_back(number ? python::number_tensor(slots[slot]) : python::unpack(slots[slot]));
+      if (!inputs.back().defined()) return false;
+    }
     std::vector<at::Tensor> results;
     try {
       python::with_torch_warnings([&] {

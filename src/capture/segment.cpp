@@ -153,6 +153,7 @@ class Attempt {
                                                   : guards::follow(step.kind, value, step.key.get(), step.index);
       if (!value) return;
     }
+    if (is_number(value)) return capture.expect_changes(capture.sources.at(path));
     const bool known = std::any_of(capture.arguments.begin(), capture.arguments.end(),
                                    [&](const PyRef& argument) { return argument.get() == value; });
     if (!known) collect_tensors(capture, value, capture.sources.at(path), kDeepestArgument);
@@ -256,6 +257,8 @@ class Attempt {
   bool is_kept(const FrameInterpreter& interpreter, size_t index, PyObject* value) const {
     PyObject* before = fs_frame_locals(start_.frame)[index];
     if (interpreter.is_untouched(index) || value == before) return true;
+    if (const Source* source = value ? capture.number_source(value) : nullptr)
+      return !start_.shape && source->kind == AccessKind::Argument && source->index == static_cast<int64_t>(index);
     if (!before || !value || !python::is_tensor(value) || !python::is_tensor(before)) return false;
     const Source* source = capture.tensor_source(value);
     return source && source == capture.source_of(before);
@@ -371,6 +374,7 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   const bool empty = capture.graph.nodes.empty() && capture.graph.outputs.empty();
   if (!empty && backend.runs_aten()) {
     slots.resize(capture.arguments.size());  // the executable holds what was captured
+    for (const Source* source : capture.number_sources) slots.push_back(segment.guards->slot_of(source));
     segment.runner = make_aot_runner(std::move(*executable), std::move(slots));
   } else if (!empty && backend.kind == Backend::Callable && !capture.graph.nodes.empty()) {
     segment.runner = make_callable_runner(capture.graph.clone(), std::move(slots), backend.compiler);
@@ -490,9 +494,8 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
   }
 }
 
-bool Segment::matches(PyObject* const* values, PyObject* function, c10::SmallVectorImpl<PyObject*>& slots) const {
-  slots.resize(guards->slot_count());
-  return guards->run(values, function, slots.data()) == guards::GuardProgram::kPass;
+bool Segment::matches(PyObject* const* values, PyObject* function, guards::Slots& slots) const {
+  return guards->run(values, function, slots) == guards::GuardProgram::kPass;
 }
 
 int Segment::traverse(visitproc visit, void* arg) const {

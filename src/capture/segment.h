@@ -45,7 +45,7 @@ struct Segment {
   double seconds = 0;
 
   // Checks the guards over the call's arguments, or the frame's locals and stack. `slots` are filled on success.
-  bool matches(PyObject* const* values, PyObject* function, c10::SmallVectorImpl<PyObject*>& slots) const;
+  bool matches(PyObject* const* values, PyObject* function, guards::Slots& slots) const;
   int traverse(visitproc visit, void* arg) const;
 };
 
@@ -56,7 +56,7 @@ struct SegmentStart {
   PyObject* function;
   const CallShape* shape = nullptr;      // at the start of a call
   PyObject* const* arguments = nullptr;  // of that call
-  // Ways to tensors that change from call to call: inputs of the graph wherever they lie.
+  // Ways to tensors and numbers that change from call to call: inputs of the graph wherever they lie.
   const std::vector<guards::SourcePath>* moving = nullptr;
 };
 

@@ -127,6 +127,7 @@ void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObjec
     return;
   }
   if (!is_python_class(type)) {
+    capture.settle_deep(value);
     if (capture.is_made(object) && !PyType_Check(object)) {
       python::check(PyObject_SetAttr(object, name, value) == 0);
       return;

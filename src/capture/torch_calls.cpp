@@ -80,6 +80,23 @@ Type type_of(const at::Tensor& tensor) {
   return type;
 }
 
+// `__radd__` for `operator.add`, `__gt__` for `operator.lt`.
+std::string reflected_method(const std::string& name) {
+  std::string word = name.substr(name.find('.') + 1);
+  constexpr std::pair<std::string_view, const char*> kSwapped[] = {{"lt", "__gt__"}, {"gt", "__lt__"}, {"le", "__ge__"},
+                                                                   {"ge", "__le__"}, {"eq", "__eq__"}, {"ne", "__ne__"}};
+  for (const auto& [own, other] : kSwapped) {
+    if (word == own) return other;
+  }
+  if (word[0] == 'i') word.erase(0, 1);  // what assigns
+  return fmt::format("__r{}__", word);
+}
+
+void settle_constants(Capture& capture, const Tree& tree) {
+  if (tree.kind == TreeKind::Constant && tree.context) capture.settle(static_cast<PyRef*>(tree.context.get())->get());
+  for (const Tree& child : tree.children) settle_constants(capture, child);
+}
+
 // Flattening names what cannot be an argument by raising; here that only ends the capture.
 Flat flatten(Capture& capture, PyObject* nested, const std::string& name, bool guarded) {
   Flat flat;
@@ -92,6 +109,7 @@ Flat flatten(Capture& capture, PyObject* nested, const std::string& name, bool g
     capture.stop(BreakReason::Argument, name);
   }
   if (!guarded && !all_guarded(flat.tree)) capture.stop(BreakReason::Argument, name);
+  settle_constants(capture, flat.tree);
   return flat;
 }
 
@@ -154,13 +172,22 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
 
 PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs) {
   if (mark_of(callable).mark == Mark::Disallowed) stop(BreakReason::Disallowed, name);
-  PyRef given = substitute(args.get());
+  PyRef with_number = with_number_input(name, args.get(), kwargs.get());
+  PyRef given = substitute(with_number ? with_number.get() : args.get());
   PyRef named = kwargs ? substitute(kwargs.get()) : PyRef();
+  settle_deep(given.get());
+  settle_deep(named.get());
   PyRef result;
   {
     Journal::Hidden hidden(journal);
     Suspended suspended(*this);
-    result = python::checked(PyObject_Call(callable, given.get(), named.get()));
+    if (with_number && is_number(PyTuple_GET_ITEM(args.get(), 0)) && !name.ends_with("sub")) {
+      // Asked first, a number leaves the answer to the tensor; which, for a difference, asks for that of both.
+      result = python::checked(PyObject_CallMethod(PyTuple_GET_ITEM(given.get(), 1), reflected_method(name).c_str(),
+                                                   "O", PyTuple_GET_ITEM(given.get(), 0)));
+    } else {
+      result = python::checked(PyObject_Call(callable, given.get(), named.get()));
+    }
   }
   record(callable, name, given.get(), named.get(), result.get());
   return made(std::move(result));
@@ -168,6 +195,8 @@ PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyR
 
 PyRef Capture::effect_call(PyObject* callable, const std::string& name, const CallArgs& args) {
   PyRef given = args.tuple(), named = args.dict();
+  settle_deep(given.get());
+  settle_deep(named.get());
   Suspended suspended(*this);
   PyRef result = python::checked(PyObject_Call(callable, given.get(), named.get()));
   record(callable, name, given.get(), named.get(), result.get(), {.always = true});

@@ -43,6 +43,7 @@ constexpr int kDeepest = 12;
 
 void watch_nested(Capture& capture, PyObject* value, const std::vector<std::string>& methods, const char* what,
                   int depth) {
+  capture.settle(value);
   if (is_plain(value)) return;
   if (python::is_tensor(value)) {
     capture.stop(BreakReason::DataDependent, fmt::format("{} of a container of tensors", what));
@@ -63,6 +64,7 @@ void watch_nested(Capture& capture, PyObject* value, const std::vector<std::stri
 }  // namespace
 
 void watch_operator(Capture& capture, PyObject* value, const char* operation) {
+  capture.settle_deep(value);
   if (capture.concrete || is_plain(value)) return;
   std::string name = operation;
   if (name.back() == '_') name.pop_back();  // and_, or_
@@ -82,6 +84,7 @@ void watch_comparison(Capture& capture, PyObject* value, const char* operation) 
 }
 
 void watch_hash(Capture& capture, PyObject* value) {
+  capture.settle_deep(value);
   if (capture.concrete || is_plain(value) || python::is_tensor(value)) return;
   if (PyTuple_CheckExact(value)) {
     each_item(capture, value, [&](PyObject* item) { watch_hash(capture, item); });
@@ -94,6 +97,7 @@ void watch_hash(Capture& capture, PyObject* value) {
 
 void watch_text(Capture& capture, PyObject* value) {
   if (capture.concrete) return;
+  capture.settle_deep(value);
   if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "a tensor is written into a string");
   if (is_guardable_constant(value) || PyType_Check(value)) return;
   const bool by_address =

@@ -49,7 +49,7 @@ PyRef Capture::read_key(PyObject* dict, const Source* in, PyObject* key, PyObjec
   if (concrete) return PyRef::borrow(value);
   const bool as_before =
       in && (!journal.touched(dict) || PyDict_GetItemWithError(journal.original(dict), key) == value);
-  if (as_before) return admit(value, sources.item(in, key));
+  if (as_before) return admit_value(value, sources.item(in, key));
   return adopt(PyRef::borrow(value));
 }
 

@@ -107,7 +107,15 @@ GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards
                            const std::vector<const Source*>& wanted) {
   std::vector<bool> needed(sources.all().size(), false);
   auto need = [&](const Source* source) {
-    for (; source && !needed[source->slot]; source = source->parent) needed[source->slot] = true;
+    std::vector<const Source*> open{source};
+    while (!open.empty()) {
+      const Source* next = open.back();
+      open.pop_back();
+      for (; next && !needed[next->slot]; next = next->parent) {
+        needed[next->slot] = true;
+        if (next->second) open.push_back(next->second);
+      }
+    }
   };
   for (const Source* source : wanted) need(source);
   for (const Guard& guard : guards) {
@@ -121,12 +129,13 @@ GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards
     step.kind = source.kind;
     step.from = source.parent ? slots_.at(source.parent->slot) : 0;
     step.is_root = !source.parent;
+    step.has_second = source.second != nullptr;
+    if (source.second) step.second = slots_.at(source.second->slot);
     step.index = source.index;
     step.key = source.key;
     step.text = source.str();
   }
   for (const Source* source : wanted) steps_[slots_.at(source->slot)].wanted = true;
-  slot_count_ = steps_.size();
   // A guard on two sources runs when the later one has been walked.
   auto place = [&](const Guard& guard) -> uint32_t {
     if (!guard.source) return static_cast<uint32_t>(steps_.size());
@@ -151,7 +160,7 @@ GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards
   }
 }
 
-bool GuardProgram::holds(const Guard& guard, PyObject* value, PyObject* const* slots) const {
+bool GuardProgram::holds(const Guard& guard, PyObject* value, const Slots& slots) const {
   switch (guard.kind) {
     case GuardKind::Type:
       return reinterpret_cast<PyObject*>(Py_TYPE(value)) == guard.expected.get();
@@ -194,20 +203,37 @@ bool GuardProgram::all_absent(const Step& step) const {
                      [](const Guard& guard) { return guard.kind == GuardKind::Absent; });
 }
 
-int GuardProgram::run(PyObject* const* arguments, PyObject* function, PyObject** slots) const {
+PyObject* GuardProgram::walk(const Step& step, PyObject* const* arguments, PyObject* function, Slots& slots) const {
+  switch (step.kind) {
+    case AccessKind::Argument:
+      return arguments[step.index];
+    case AccessKind::Function:
+      return function;
+    case AccessKind::Computed: {
+      PyObject* numbers[] = {nullptr, slots[step.from], step.has_second ? slots[step.second] : nullptr};
+      PyObject* made = PyObject_Vectorcall(step.key.get(), numbers + 1,
+                                           (step.has_second ? 2 : 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+      if (!made) return PyErr_Clear(), nullptr;  // a division by zero: nothing was captured for it
+      return slots.computed.emplace_back(PyRef::steal(made)).get();
+    }
+    default:
+      return follow(step.kind, slots[step.from], step.key.get(), step.index);
+  }
+}
+
+int GuardProgram::run(PyObject* const* arguments, PyObject* function, Slots& slots) const {
   lost_step_ = -1;
+  slots.values.resize(steps_.size());
+  slots.computed.clear();
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
-    PyObject* value = step.kind == AccessKind::Argument ? arguments[step.index]
-                      : step.kind == AccessKind::Function
-                          ? function
-                          : follow(step.kind, slots[step.from], step.key.get(), step.index);
+    PyObject* value = walk(step, arguments, function, slots);
     if (!value && step.wanted && step.kind == AccessKind::InstanceDict) {
       // An object whose dict has not been needed so far gets an empty one, which it keeps.
       value = PyRef::steal(PyObject_GenericGetDict(slots[step.from], nullptr)).get();
       if (!value) PyErr_Clear();
     }
-    slots[i] = value;
+    slots.values[i] = value;
     if (!value) {
       // An instance without a dict of its own hides nothing.
       if (step.kind == AccessKind::InstanceDict && all_absent(step)) continue;
@@ -225,8 +251,8 @@ int GuardProgram::run(PyObject* const* arguments, PyObject* function, PyObject**
 }
 
 std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObject* function) const {
-  std::vector<PyObject*> slots(slot_count_, nullptr);
-  if (run(arguments, function, slots.data()) == kPass) return "nothing";
+  Slots slots;
+  if (run(arguments, function, slots) == kPass) return "nothing";
   if (lost_step_ >= 0) return fmt::format("`{}` is no longer there", steps_[lost_step_].text);
   const Guard& guard = guards_.at(failed);
   std::string source, then, now;
@@ -277,19 +303,44 @@ std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObje
   return fmt::format(fmt::runtime(kTexts[static_cast<size_t>(guard.kind)]), source, then, now);
 }
 
-SourcePath GuardProgram::moved_tensor(int failed, PyObject* const* slots) const {
+SourcePath GuardProgram::path_to(size_t at) const {
+  SourcePath path;
+  for (;; at = steps_[at].from) {
+    const Step& step = steps_[at];
+    path.insert(path.begin(), {step.kind, step.key, step.index, step.is_root ? step.text : ""});
+    if (step.is_root) return path;
+  }
+}
+
+std::vector<SourcePath> GuardProgram::changed_numbers(PyObject* const* arguments, PyObject* function) const {
+  std::vector<SourcePath> changed;
+  Slots slots;
+  slots.values.resize(steps_.size());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    const bool reachable = step.is_root || slots[step.from];
+    PyObject* value = step.kind != AccessKind::Computed && reachable ? walk(step, arguments, function, slots) : nullptr;
+    slots.values[i] = value;
+    if (!value || !(PyLong_CheckExact(value) || PyFloat_CheckExact(value))) continue;
+    for (uint32_t g = step.first_guard; g < step.last_guard; ++g) {
+      const Guard& guard = guards_[g];
+      if (guard.kind == GuardKind::Constant && Py_TYPE(guard.expected.get()) == Py_TYPE(value) &&
+          !holds(guard, value, slots)) {
+        changed.push_back(path_to(i));
+        break;
+      }
+    }
+  }
+  return changed;
+}
+
+SourcePath GuardProgram::moved_tensor(int failed, const Slots& slots) const {
   if (failed < 0 || lost_step_ >= 0 || static_cast<size_t>(failed) >= guards_.size()) return {};
   const Guard& guard = guards_[failed];
   if (guard.kind != GuardKind::Identity || !python::is_exact_tensor(guard.expected.get())) return {};
-  SourcePath path;
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (static_cast<int>(steps_[i].first_guard) > failed || failed >= static_cast<int>(steps_[i].last_guard)) continue;
-    if (!python::is_exact_tensor(slots[i])) return {};
-    for (size_t at = i;; at = steps_[at].from) {
-      const Step& step = steps_[at];
-      path.insert(path.begin(), {step.kind, step.key, step.index, step.is_root ? step.text : ""});
-      if (step.is_root) return path;
-    }
+    return python::is_exact_tensor(slots[i]) ? path_to(i) : SourcePath();
   }
   return {};
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <c10/util/SmallVector.h>
+
 #include "guards/source.h"
 #include "guards/tensor_facts.h"
 
@@ -53,6 +55,15 @@ struct Guard {
   std::shared_ptr<const ClassAttributes> attributes;
 };
 
+// What a run walked to, one a step: borrowed, but for the numbers that were computed on the way.
+struct Slots {
+  c10::SmallVector<PyObject*, 64> values;
+  std::vector<PyRef> computed;
+
+  PyObject* const* data() const { return values.data(); }
+  PyObject* operator[](size_t i) const { return values[i]; }
+};
+
 class GuardProgram {
  public:
   // Takes over what the guards and `wanted` sources need of `sources`. Wanted sources get a slot even if nothing guards
@@ -60,16 +71,16 @@ class GuardProgram {
   GuardProgram(const SourceTable& sources, std::vector<Guard> guards, const std::vector<const Source*>& wanted);
 
   static constexpr int kPass = -1;
-  // The number of the first guard that fails, or kPass. `slots` has slot_count() places, borrowed, filled on a pass.
-  // `function` is the one that was called.
-  int run(PyObject* const* arguments, PyObject* function, PyObject** slots) const;
-  size_t slot_count() const { return slot_count_; }
+  // The number of the first guard that fails, or kPass. `function` is the one that was called.
+  int run(PyObject* const* arguments, PyObject* function, Slots& slots) const;
   uint32_t slot_of(const Source* source) const { return slots_.at(source->slot); }
 
   // In words, for the guard that run() named.
   std::string explain(int failed, PyObject* const* arguments, PyObject* function) const;
   // Where the guard that run() named wanted one certain tensor and found another: the way there. Else empty.
-  SourcePath moved_tensor(int failed, PyObject* const* slots) const;
+  SourcePath moved_tensor(int failed, const Slots& slots) const;
+  // The ways to all numbers that are guarded by their value and have another one now.
+  std::vector<SourcePath> changed_numbers(PyObject* const* arguments, PyObject* function) const;
   // Every guard as one line, as it stands when it holds.
   std::vector<std::string> describe() const;
   size_t size() const { return guards_.size(); }
@@ -79,7 +90,8 @@ class GuardProgram {
  private:
   struct Step {
     AccessKind kind;
-    uint32_t from = 0;
+    uint32_t from = 0, second = 0;
+    bool has_second = false;
     bool is_root = false;
     bool wanted = false;                       // its value is used, not only looked at
     uint32_t first_guard = 0, last_guard = 0;  // the guards on this step's value
@@ -88,9 +100,10 @@ class GuardProgram {
     std::string text;
   };
   bool all_absent(const Step& step) const;
-  bool holds(const Guard& guard, PyObject* value, PyObject* const* slots) const;
+  bool holds(const Guard& guard, PyObject* value, const Slots& slots) const;
+  PyObject* walk(const Step& step, PyObject* const* arguments, PyObject* function, Slots& slots) const;
+  SourcePath path_to(size_t step) const;
 
-  size_t slot_count_ = 0;
   std::vector<Step> steps_;
   std::vector<Guard> guards_;  // in the order of the steps; `other` sources are rewritten to slots
   std::vector<uint32_t> other_slots_;

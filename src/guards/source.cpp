@@ -13,11 +13,12 @@ namespace firesteel::guards {
 size_t SourceTable::Hash::operator()(const Key& key) const {
   size_t hash = reinterpret_cast<size_t>(key.parent) * 31 + static_cast<size_t>(key.kind);
   hash = hash * 1000003 ^ static_cast<size_t>(key.index);
+  hash = hash * 1000003 ^ (reinterpret_cast<size_t>(key.second) >> 4);
   return hash * 1000003 ^ (reinterpret_cast<size_t>(key.key) >> 4);
 }
 
 const Source* SourceTable::intern(const Source* parent, AccessKind kind, PyObject* key, int64_t index,
-                                  std::string name) {
+                                  std::string name, const Source* second) {
   PyRef held = PyRef::borrow(key);
   if (key && kind == AccessKind::DictItem) {
     if (!keys_) keys_ = python::checked(PyDict_New());
@@ -26,10 +27,10 @@ const Source* SourceTable::intern(const Source* parent, AccessKind kind, PyObjec
     if (!known) python::throw_python_error();
     held = PyRef::borrow(known);
   }
-  auto [found, is_new] = known_.try_emplace(Key{parent, kind, index, held.get()}, nullptr);
+  auto [found, is_new] = known_.try_emplace(Key{parent, kind, index, held.get(), second}, nullptr);
   if (is_new) {
     const auto slot = static_cast<uint32_t>(sources_.size());
-    sources_.push_back(Source{kind, slot, parent, std::move(held), index, std::move(name)});
+    sources_.push_back(Source{kind, slot, parent, std::move(held), index, std::move(name), second});
     found->second = &sources_.back();
   }
   return found->second;
@@ -54,11 +55,35 @@ const Source* SourceTable::step(const Source* parent, AccessKind kind, PyObject*
   return intern(parent, kind, key, 0, {});
 }
 
+const Source* SourceTable::computed(PyObject* function, const Source* first, const Source* second) {
+  return intern(first, AccessKind::Computed, function, 0, {}, second);
+}
+
 const Source* SourceTable::at(const SourcePath& path) {
   const Source* source = nullptr;
   for (const SourceStep& step : path) source = intern(source, step.kind, step.key.get(), step.index, step.name);
   return source;
 }
+
+namespace {
+
+// `(i + 1)`, `i < 10`, `math.cos(t)`.
+std::string computed_text(const Source& source) {
+  constexpr std::pair<std::string_view, const char*> kSigns[] = {
+      {"add", "+"}, {"sub", "-"}, {"mul", "*"}, {"truediv", "/"}, {"floordiv", "//"}, {"mod", "%"}, {"pow", "**"},
+      {"lt", "<"},  {"le", "<="}, {"eq", "=="}, {"ne", "!="},     {"gt", ">"},        {"ge", ">="}};
+  PyRef name = python::attribute(source.key.get(), "__name__");
+  const std::string text(python::text_of(name.get()));
+  const std::string first = source.parent->str();
+  if (!source.second) return fmt::format("{}({})", text, first);
+  for (const auto& [word, sign] : kSigns) {
+    if (text == word || (text[0] == 'i' && text.substr(1) == word))
+      return fmt::format("({} {} {})", first, sign, source.second->str());
+  }
+  return fmt::format("{}({}, {})", text, first, source.second->str());
+}
+
+}  // namespace
 
 std::string Source::str() const {
   switch (kind) {
@@ -91,6 +116,8 @@ std::string Source::str() const {
       return parent->str() + ".__func__";
     case AccessKind::MethodSelf:
       return parent->str() + ".__self__";
+    case AccessKind::Computed:
+      return computed_text(*this);
   }
   return "?";
 }
@@ -131,6 +158,7 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
     case AccessKind::Argument:
     case AccessKind::Function:
     case AccessKind::Pinned:
+    case AccessKind::Computed:
       return nullptr;
     case AccessKind::DictItem:
       return dict_item(from, key);

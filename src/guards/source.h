@@ -30,7 +30,8 @@ using python::PyRef;
   X(FunctionKwDefaults, "a function's __kwdefaults__")                   \
   X(FunctionClosure, "a function's __closure__")                         \
   X(MethodFunction, "a bound method's __func__")                         \
-  X(MethodSelf, "a bound method's __self__")
+  X(MethodSelf, "a bound method's __self__")                             \
+  X(Computed, "what the function `key` gives for one number or two")
 
 enum class AccessKind : uint8_t {
 #define X(name, what) name,
@@ -42,9 +43,10 @@ struct Source {
   AccessKind kind;
   uint32_t slot;         // in the order of creation: a parent's is smaller
   const Source* parent;  // null for Argument, Function and Pinned
-  PyRef key;             // DictItem, Member; the object itself for Pinned
+  PyRef key;             // DictItem, Member, Computed; the object itself for Pinned
   int64_t index = 0;     // Argument, SequenceItem
   std::string name;      // Argument: the parameter; Pinned: how a message calls it
+  const Source* second = nullptr;  // Computed: the other number, where there is one
 
   // `self.fc.weight`, `scale`, `cfg["lr"]`: as a person would write it.
   std::string str() const;
@@ -56,6 +58,10 @@ struct SourceStep {
   PyRef key;
   int64_t index = 0;
   std::string name;
+
+  bool operator==(const SourceStep& other) const {
+    return kind == other.kind && key.get() == other.key.get() && index == other.index;
+  }
 };
 using SourcePath = std::vector<SourceStep>;
 
@@ -68,6 +74,8 @@ class SourceTable {
   const Source* item(const Source* dict, PyObject* key);
   const Source* item(const Source* sequence, int64_t index);
   const Source* step(const Source* parent, AccessKind kind, PyObject* key = nullptr);
+  // `function` gives the same for the same numbers and runs no Python code; `second` may be null.
+  const Source* computed(PyObject* function, const Source* first, const Source* second);
   const Source* at(const SourcePath& path);
 
   const std::deque<Source>& all() const { return sources_; }
@@ -78,12 +86,14 @@ class SourceTable {
     AccessKind kind;
     int64_t index;
     PyObject* key;  // a hashable Python object: compared as a dict does, through `keys_`
+    const Source* second;
     bool operator==(const Key&) const = default;
   };
   struct Hash {
     size_t operator()(const Key& key) const;
   };
-  const Source* intern(const Source* parent, AccessKind kind, PyObject* key, int64_t index, std::string name);
+  const Source* intern(const Source* parent, AccessKind kind, PyObject* key, int64_t index, std::string name,
+                       const Source* second = nullptr);
 
   std::deque<Source> sources_;
   std::unordered_map<Key, const Source*, Hash> known_;

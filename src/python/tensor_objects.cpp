@@ -1,6 +1,7 @@
 // The only file but errors.cpp and traced_tensors.cpp that sees torch's Python bindings.
 #include "python/tensor_objects.h"
 
+#include <ATen/ScalarOps.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Exceptions.h>
@@ -56,6 +57,21 @@ const char* overriding_method(PyTypeObject* type) {
   if (function.get() != disabled && overrides(type, "__torch_function__")) return "__torch_function__";
   if (overrides(type, "__torch_dispatch__")) return "__torch_dispatch__";
   return nullptr;
+}
+
+at::Tensor number_tensor(PyObject* number) {
+  c10::Scalar value;
+  if (PyFloat_Check(number)) {
+    value = PyFloat_AS_DOUBLE(number);
+  } else {
+    int overflow = 0;
+    const long long whole = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (overflow) return {};
+    value = static_cast<int64_t>(whole);
+  }
+  at::Tensor tensor = c10::scalar_to_tensor(value);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
 }
 
 PyRef wrap_dtype(at::ScalarType dtype) { return PyRef::borrow(reinterpret_cast<PyObject*>(torch::getTHPDtype(dtype))); }

@@ -22,6 +22,10 @@ PyRef wrap_as(const at::Tensor& tensor, PyTypeObject* type, PyObject* like);
 // What makes a subclass more than a plain tensor (`__torch_function__`, `__torch_dispatch__`); null where nothing does.
 const char* overriding_method(PyTypeObject* type);
 
+// A number as torch hands it to its operators: without a say of its own in what type comes out. Undefined for an int
+// that is too large.
+at::Tensor number_tensor(PyObject* number);
+
 PyRef wrap_dtype(at::ScalarType dtype);
 PyRef wrap_device(const at::Device& device);
 

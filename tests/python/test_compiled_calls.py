@@ -58,17 +58,20 @@ def test_wrong_arguments(backend):
     assert firesteel.counters()["captured"] == 1
 
 
-def test_recursion_ends_in_eager_execution(backend):
+def test_deep_recursion_is_compiled_level_by_level(backend):
     def down(x, n):
         return x if n == 0 else down(x + 1, n - 1)
 
     compiled = firesteel.compile(down, backend=backend)
     x = torch.zeros(2)
     assert torch.equal(compiled(x, 20), x + 20)
-    with pytest.warns(RuntimeWarning, match="was compiled 8 times and runs eagerly"):
-        assert torch.equal(compiled(x, 300), x + 300)
-    assert firesteel.counters()["breaks"]["FS-DEPTH"] > 0
-    assert firesteel.counters()["fallbacks"] == {"FS-RECOMPILE-LIMIT": 1}
+    for depth in (300, 300, 250, 301):
+        assert torch.equal(compiled(x, depth), x + depth)
+    counters = firesteel.counters()
+    # Twenty levels at once; a level by its value, with its number as an input, and the last one.
+    assert counters["captured"] == 4
+    assert counters["breaks"].keys() == {"FS-DEPTH"}
+    assert counters["fallbacks"] == {}
 
     def endless(x):
         return endless(x)

@@ -51,11 +51,14 @@ class Builder:
         self.examples = []
         self.outputs = 0
 
-    def input(self, name, tensor):
+    def input(self, name, example):
+        """A tensor, or a number that changes from call to call."""
         node = self.graph.placeholder(_tidy(name))
-        with torch.no_grad():
-            node.meta["example_value"] = self.fakes.from_tensor(tensor, static_shapes=True)
-        self.examples.append(tensor)
+        node.meta["example_value"] = example
+        if isinstance(example, torch.Tensor):
+            with torch.no_grad():
+                node.meta["example_value"] = self.fakes.from_tensor(example, static_shapes=True)
+        self.examples.append(example)
         return node
 
     def call(self, function, args, kwargs, ways, types, source):

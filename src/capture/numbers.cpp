@@ -1,0 +1,215 @@
+// Numbers from outside: passed on as they are, guarded by value only where one is looked at, and inputs of the compiled
+// code where they change from call to call.
+//
+// Each gets an object of its own (not one of CPython's shared small ints), so that it carries a source like any other
+// object. Whoever is about to look at its value settles it first. A number that is known to change is computed with
+// instead: what comes out has a source that computes it again, and a comparison is guarded by its answer.
+#include <cmath>
+
+#include "aot/trace.h"
+#include "capture/callables.h"
+#include "capture/capture.h"
+#include "capture/cpython/frame_shim.h"
+#include "python/constants.h"
+#include "python/errors.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::checked;
+
+// Long chains cost more at each call than they save.
+constexpr size_t kMostComputed = 256;
+
+bool is_nan(PyObject* number) { return PyFloat_CheckExact(number) && std::isnan(PyFloat_AS_DOUBLE(number)); }
+
+PyRef private_copy(PyObject* number) {
+  return checked(PyFloat_CheckExact(number) ? PyFloat_FromDouble(PyFloat_AS_DOUBLE(number)) : fs_private_int(number));
+}
+
+}  // namespace
+
+bool is_number(PyObject* object) { return PyLong_CheckExact(object) || PyFloat_CheckExact(object); }
+
+void Capture::expect_changes(const Source* source) { changing_.insert(source); }
+
+PyRef Capture::new_number(PyObject* value, const Source* source, bool changes) {
+  PyRef number = private_copy(value);
+  add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)))});
+  provenance_.emplace(number.get(), source);
+  held_.push_back(number);
+  numbers_.emplace(number.get(), Number{source, changes});
+  numbers_at_.emplace(source, number);
+  ++open_numbers_;
+  return number;
+}
+
+PyRef Capture::admit_value(PyObject* value, const Source* source) {
+  // A nan is not equal to itself, and an object of its own would show it.
+  if (concrete || settles_at_once_ || !is_number(value) || is_nan(value)) return admit(value, source);
+  if (numbers_.count(value)) return PyRef::borrow(value);
+  if (auto found = numbers_at_.find(source); found != numbers_at_.end()) return found->second;
+  return new_number(value, source, changing_.count(source) != 0);
+}
+
+bool Capture::is_open_number(PyObject* object) const {
+  if (!open_numbers_ || !is_number(object)) return false;
+  auto found = numbers_.find(object);
+  return found != numbers_.end() && !found->second.settled;
+}
+
+void Capture::settle_at(const Source* source) {
+  auto found = numbers_at_.find(source);
+  if (found == numbers_at_.end()) return;  // a constant of the code
+  PyObject* object = found->second.get();
+  Number& number = numbers_.at(object);
+  if (number.settled) return;
+  number.settled = true;
+  --open_numbers_;
+  if (source->kind == AccessKind::Computed) {
+    settle_at(source->parent);
+    if (source->second) settle_at(source->second);
+  } else {
+    add_guard({GuardKind::Constant, source, PyRef::borrow(object)});
+  }
+}
+
+void Capture::settle(PyObject* object) {
+  if (is_open_number(object)) settle_at(numbers_.at(object).source);
+}
+
+void Capture::settle_deep(PyObject* value) {
+  if (!open_numbers_ || concrete || !value) return;
+  std::unordered_set<PyObject*> seen;
+  std::vector<PyObject*> open{value};
+  while (!open.empty()) {
+    PyObject* next = open.back();
+    open.pop_back();
+    settle(next);
+    const bool sequence = PyList_Check(next) || PyTuple_Check(next);
+    if ((!sequence && !PyDict_Check(next)) || !seen.insert(next).second) continue;
+    if (sequence) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(next); ++i) open.push_back(PySequence_Fast_GET_ITEM(next, i));
+      continue;
+    }
+    Py_ssize_t position = 0;
+    PyObject* item = nullptr;
+    while (PyDict_Next(next, &position, nullptr, &item)) open.push_back(item);
+  }
+}
+
+void Capture::settle_all() {
+  settles_at_once_ = true;
+  std::vector<const Source*> all;
+  for (const auto& [object, number] : numbers_) all.push_back(number.source);
+  for (const Source* source : all) settle_at(source);
+}
+
+const Source* Capture::number_source(PyObject* object) const {
+  auto found = numbers_.find(object);
+  if (found == numbers_.end()) return nullptr;
+  const Source* source = found->second.source;
+  return found->second.settled && source->kind == AccessKind::Computed ? nullptr : source;
+}
+
+// Where all operands are numbers and one of them changes: the sources of both. Else the others are settled.
+bool Capture::computes(PyObject* first, PyObject* second, const Source*& a, const Source*& b) {
+  if (!open_numbers_ || !is_number(first) || (second && !is_number(second))) return false;
+  auto changes = [&](PyObject* number) { return is_open_number(number) && numbers_.at(number).changes; };
+  if (!changes(first) && !(second && changes(second))) return false;
+  if (computed_ >= kMostComputed) return false;
+  auto source = [&](PyObject* number) {
+    if (changes(number)) return numbers_.at(number).source;
+    settle(number);
+    return sources.pinned(number, python::spell(number));
+  };
+  a = source(first);
+  b = second ? source(second) : nullptr;
+  return true;
+}
+
+PyRef Capture::compute(PyObject* function, PyObject* first, PyObject* second) {
+  const Source *a = nullptr, *b = nullptr;
+  if (concrete || !computes(first, second, a, b)) return {};
+  PyRef result = PyRef::steal(PyObject_CallFunctionObjArgs(function, first, second, nullptr));
+  if (!result || !is_number(result.get()) || is_nan(result.get())) {
+    settle(first);
+    if (second) settle(second);
+    if (!result) python::throw_python_error();
+    return result;
+  }
+  ++computed_;
+  const Source* source = sources.computed(function, a, b);
+  if (auto found = numbers_at_.find(source); found != numbers_at_.end()) return found->second;
+  return new_number(result.get(), source, true);
+}
+
+std::optional<bool> Capture::decide(PyObject* function, PyObject* first, PyObject* second) {
+  const Source *a = nullptr, *b = nullptr;
+  if (concrete || !computes(first, second, a, b)) return std::nullopt;
+  PyRef answer = checked(PyObject_CallFunctionObjArgs(function, first, second, nullptr));
+  add_guard({GuardKind::Identity, sources.computed(function, a, b), answer});
+  return answer.get() == Py_True;
+}
+
+PyRef Capture::original(PyObject* object) const {
+  auto found = numbers_.find(object);
+  if (found == numbers_.end() || !PyLong_CheckExact(object)) return PyRef::borrow(object);
+  // Small ints are shared: made anew from its value it is the one that everybody has.
+  return checked(PyNumber_Add(object, checked(PyLong_FromLong(0)).get()));
+}
+
+// ---- numbers as operands of torch's functions
+
+namespace {
+
+// Functions for which torch makes a tensor of a number before it does anything else: a tensor in its place gives the
+// same. Comparisons are among them where no overflow can be reported.
+bool takes_number(const std::string& name, bool& compares) {
+  static const auto* arithmetic = new std::unordered_set<std::string>{
+      "operator.add",   "operator.sub",   "operator.mul",  "operator.truediv",  "operator.iadd", "operator.isub",
+      "operator.imul",  "operator.itruediv", "torch.add",  "torch.sub",         "torch.mul",     "torch.div",
+      "torch.Tensor.add", "torch.Tensor.sub", "torch.Tensor.mul", "torch.Tensor.div", "torch.Tensor.add_",
+      "torch.Tensor.sub_", "torch.Tensor.mul_", "torch.Tensor.div_"};
+  static const auto* comparisons = new std::unordered_set<std::string>{
+      "operator.lt", "operator.le", "operator.eq", "operator.ne", "operator.gt", "operator.ge"};
+  compares = comparisons->count(name) != 0;
+  return compares || arithmetic->count(name) != 0;
+}
+
+}  // namespace
+
+PyRef Capture::number_input(PyObject* number) {
+  const Source* source = numbers_.at(number).source;
+  auto found = number_inputs_.find(source);
+  if (found != number_inputs_.end()) return found->second;
+  const bool is_float = PyFloat_CheckExact(number);
+  const at::Tensor real = python::number_tensor(number);
+  PyRef fake = python::wrap(number_stand_in(real));
+  Value* value = graph.add_input(Type::scalar(is_float ? ValueKind::Float : ValueKind::Int), InputRole::Argument,
+                                 "number");
+  values_[python::unpack(fake.get()).unsafeGetTensorImpl()] = value;
+  input_sources.push_back(source);
+  number_sources.push_back(source);
+  number_inputs_.emplace(source, fake);
+  return fake;
+}
+
+PyRef Capture::with_number_input(const std::string& name, PyObject* args, PyObject* kwargs) {
+  bool compares = false;
+  const bool plain = !kwargs || PyDict_GET_SIZE(kwargs) == 0;
+  if (!open_numbers_ || !plain || PyTuple_GET_SIZE(args) != 2 || !takes_number(name, compares)) return {};
+  for (Py_ssize_t place : {1, 0}) {
+    PyObject *number = PyTuple_GET_ITEM(args, place), *tensor = PyTuple_GET_ITEM(args, 1 - place);
+    if (!is_open_number(number) || !numbers_.at(number).changes || !python::is_tensor(tensor)) continue;
+    if (place == 0 && !name.starts_with("operator.")) return {};
+    if (compares && !python::unpack(tensor).is_floating_point()) return {};
+    if (!python::number_tensor(number).defined()) return {};
+    PyRef input = number_input(number);
+    return checked(place == 0 ? PyTuple_Pack(2, input.get(), tensor) : PyTuple_Pack(2, tensor, input.get()));
+  }
+  return {};
+}
+
+}  // namespace firesteel::capture
