@@ -187,8 +187,8 @@ PyRef seen_by_c(Capture& capture, PyObject* sequence) {
 // enumerate, zip, map, itertools …: everything iterable is looked at as a whole, then the builtin runs as it is.
 PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
   // Most of these look at what comes out of their iterables.
-  const bool hands_on = callable == reinterpret_cast<PyObject*>(&PyEnum_Type) ||
-                        callable == reinterpret_cast<PyObject*>(&PyZip_Type);
+  const bool hands_on =
+      callable == reinterpret_cast<PyObject*>(&PyEnum_Type) || callable == reinterpret_cast<PyObject*>(&PyZip_Type);
   if (!hands_on) capture.settle_all();
   const bool looks_inside = std::any_of(args.values.begin(), args.values.end(),
                                         [&](const PyRef& value) { return is_c_callable(value.get()); });
@@ -288,6 +288,14 @@ PyRef hash_of(Capture& capture, PyObject* callable, CallArgs& args) {
       refuse(capture, callable);
     watch_hash(capture, args[0]);
   }
+  return args.call(callable);
+}
+
+// The address of what existed before, which must then be this very object.
+PyRef address(Capture& capture, PyObject* callable, CallArgs& args) {
+  const Source* source = args.values.size() == 1 ? capture.source_of(args[0]) : nullptr;
+  if (!source || is_number(args[0]) || python::is_tensor(args[0])) refuse(capture, callable);
+  capture.add_guard({GuardKind::Identity, source, args.values[0]});
   return args.call(callable);
 }
 
@@ -425,6 +433,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"builtins", "hex", pure},
     {"builtins", "oct", pure},
     {"builtins", "hash", hash_of},
+    {"builtins", "id", address},
     {"functools", "reduce", over_iterables},
     {"itertools", "chain", over_iterables},
     {"itertools", "zip_longest", over_iterables},
@@ -529,10 +538,9 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
 }  // namespace
 
 bool passes_numbers_on(BuiltinRule rule) {
-  constexpr BuiltinRule kRulesThatDo[] = {is_instance,   is_callable,      type_of,        get_attribute,
-                                          has_attribute, set_attribute,    delete_attribute, over_iterables,
-                                          of_items,      pure,             sum_of,         is_any<true>,
-                                          is_any<false>, truth,            next_item,      partial};
+  constexpr BuiltinRule kRulesThatDo[] = {
+      is_instance, is_callable, type_of, get_attribute, has_attribute, set_attribute, delete_attribute, over_iterables,
+      of_items,    pure,        sum_of,  is_any<true>,  is_any<false>, truth,         next_item,        partial};
   return std::find(std::begin(kRulesThatDo), std::end(kRulesThatDo), rule) != std::end(kRulesThatDo);
 }
 

@@ -108,8 +108,8 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
   PyObject* self = args[0];
   const bool of_object = type == &PyBaseObject_Type;
   if (python::is_tensor(self)) capture.stop(BreakReason::CFunction, fmt::format("torch.Tensor.{}", name));
-  const bool passes_on = name == "__setattr__" || name == "__getattribute__" || name == "__call__" ||
-                         (name == "__init__" && of_object);
+  const bool passes_on =
+      name == "__setattr__" || name == "__getattribute__" || name == "__call__" || (name == "__init__" && of_object);
   if (!passes_on) settle_all_of(capture, args);
   const bool plain = is_python_class(Py_TYPE(self)) && !PyType_Check(self);
   if (name == "__setattr__" && args.values.size() == 3 && of_object && plain && PyUnicode_Check(args[1])) {
@@ -390,6 +390,20 @@ class WholeStretch {
   int whole_;
 };
 
+// Methods that change a tensor's place in autograd: of a tensor made inside, or where nothing changes. Else empty.
+PyRef change_of_history(Capture& capture, PyObject* callable, const CallArgs& args) {
+  if (args.values.empty() || !python::is_tensor(args[0]) || !capture.is_stand_in(args[0])) return {};
+  const at::Tensor& tensor = python::unpack(args[0]);
+  const std::string name = name_of(callable);
+  if (name == "detach_" && args.values.size() == 1 && !capture.tensor_source(args[0]) && !tensor.is_view())
+    return capture.torch_call(callable, "torch.Tensor.detach_", args.tuple());
+  if (name == "requires_grad_" && args.values.size() <= 2 && !args.keyword_count()) {
+    PyObject* wanted = args.values.size() == 2 ? args[1] : Py_True;
+    if (PyBool_Check(wanted) && tensor.requires_grad() == (wanted == Py_True)) return args.values[0];
+  }
+  return {};
+}
+
 // A class whose __call__ is an object of that class calls itself without end.
 struct CallDepth {
   CallDepth() { python::check(Py_EnterRecursiveCall(" while calling a Python object") == 0); }
@@ -406,6 +420,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (const std::string* name = torch_leaf(callable))
     return capture.torch_call(callable, *name, args.tuple(), args.dict());
   if (const char* why = forbidden_leaf(callable)) {
+    if (PyRef result = change_of_history(capture, callable, args)) return result;
     const bool reads = std::string_view(why).starts_with("reads a tensor's data");
     capture.stop(reads ? BreakReason::DataDependent : BreakReason::CFunction,
                  fmt::format("{}: {}", name_of(callable), why));

@@ -163,12 +163,14 @@ class Capture {
   std::vector<Guard> guards;
   std::vector<const Source*> input_sources;  // one a graph input
   std::vector<PyRef> arguments;              // the real tensors of the call
-  std::vector<const Source*> number_sources; // numbers that are inputs, in the order the trace got to know them
+  std::vector<const Source*> number_sources;  // numbers that are inputs, in the order the trace got to know them
   bool interrupted = false;                  // a signal's handler has raised
   PyRef interrupt;                           // the exception that ended the capture as itself
   std::optional<Break> broken;               // set while a break passes through CPython's frames
   size_t depth = 0;
   Journal journal;
+  // What was appended to a deque from outside, as long as nothing else was done to it.
+  std::unordered_map<PyObject*, std::optional<std::vector<PyRef>>> appended;
   const bool concrete;                       // instructions run for real: nothing is guarded, recorded or replaced
   int whole_stretches = 0;                   // functions with fullgraph=True that are being followed
   int suspended = 0;                         // Python below runs as it is
@@ -194,6 +196,7 @@ class Capture {
   // The arguments with a stand-in for the number that changes; empty where there is none, or none can be.
   PyRef with_number_input(const std::string& name, PyObject* args, PyObject* kwargs);
 
+  void guard_limit(PyObject* deque, const Source* source);
   PyRef tensor_at(PyObject* real, const Source* source);
   void add_input(PyObject* real, PyRef fake, const Source* source, InputRole role);
   void record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,

@@ -75,6 +75,15 @@ PyRef at_key(Capture& capture, PyObject* callable, std::string_view name, CallAr
   return capture.adopt(args.call(callable));
 }
 
+void note_deque_write(Capture& capture, std::string_view name, const CallArgs& args) {
+  auto& values = capture.appended.try_emplace(args[0], std::in_place).first->second;
+  if (name == "append" && args.values.size() == 2 && values) {
+    values->push_back(args.values[1]);
+  } else {
+    values.reset();
+  }
+}
+
 // Numbers are only put away by these; all other methods may look at them.
 void settle_numbers(Capture& capture, std::string_view name, const CallArgs& args) {
   const bool stores = name == "append" || name == "appendleft" || name == "insert" || name == "__setitem__";
@@ -152,13 +161,15 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
   // Views look at their dict when they are used; what appends needs not know what is there.
   const bool looks = name != "append" && name != "keys" && name != "values" && name != "items" &&
                      !(PyDict_Check(self) && (name == "__setitem__" || name == "update"));
-  const bool is_container = PyList_Check(self) || PyDict_Check(self) || PyAnySet_Check(self) || PyTuple_Check(self);
+  const bool is_container = PyList_Check(self) || PyDict_Check(self) || PyAnySet_Check(self) || PyTuple_Check(self) ||
+                            guards::is_plain_deque(self);
   if (looks && is_container) {
     if (name == "index" || name == "count" || name == "remove") watch_comparison(capture, self, "eq");
     capture.consult(self);
   }
   if (PyObject* dict = fs_view_dict(self)) capture.consult(dict);
   if (writes) capture.before_write(self);
+  if (writes && guards::is_plain_deque(self)) note_deque_write(capture, name, args);
   PyRef result = args.call(callable);
   if (result.get() == Py_None || result.get() == self) return result;
   return result_of(capture, std::move(result));

@@ -28,6 +28,7 @@ std::string name_of(PyObject* callable) {
 // Runs now, on the program's own objects; what it gives holds for every later call.
 PyRef constant_result(Capture& capture, PyObject* callable, CallArgs args) {
   for (PyRef& value : args.values) {
+    capture.settle_deep(value.get());
     if (!python::is_tensor(value.get()) || !capture.is_stand_in(value.get())) continue;
     PyObject* real = capture.real_of(value.get());
     if (!real) {
@@ -144,7 +145,9 @@ PyRef call_from_c(Capture& capture, PyObject* callable, PyObject* const* args, s
   for (size_t i = 0; i < count; ++i) given.values.push_back(PyRef::borrow(args[i]));
   given.keywords = PyRef::borrow(keywords);
   try {
-    return call(capture, callable, std::move(given));
+    PyRef result = call(capture, callable, std::move(given));
+    capture.settle_deep(result.get());  // C code may look at it
+    return result;
   } catch (const Break& found) {
     capture.broken = found;
   }

@@ -168,12 +168,12 @@ namespace {
 // same. Comparisons are among them where no overflow can be reported.
 bool takes_number(const std::string& name, bool& compares) {
   static const auto* arithmetic = new std::unordered_set<std::string>{
-      "operator.add",   "operator.sub",   "operator.mul",  "operator.truediv",  "operator.iadd", "operator.isub",
-      "operator.imul",  "operator.itruediv", "torch.add",  "torch.sub",         "torch.mul",     "torch.div",
-      "torch.Tensor.add", "torch.Tensor.sub", "torch.Tensor.mul", "torch.Tensor.div", "torch.Tensor.add_",
-      "torch.Tensor.sub_", "torch.Tensor.mul_", "torch.Tensor.div_"};
-  static const auto* comparisons = new std::unordered_set<std::string>{
-      "operator.lt", "operator.le", "operator.eq", "operator.ne", "operator.gt", "operator.ge"};
+      "operator.add",     "operator.sub",      "operator.mul",      "operator.truediv",  "operator.iadd",
+      "operator.isub",    "operator.imul",     "operator.itruediv", "torch.add",         "torch.sub",
+      "torch.mul",        "torch.div",         "torch.Tensor.add",  "torch.Tensor.sub",  "torch.Tensor.mul",
+      "torch.Tensor.div", "torch.Tensor.add_", "torch.Tensor.sub_", "torch.Tensor.mul_", "torch.Tensor.div_"};
+  static const auto* comparisons = new std::unordered_set<std::string>{"operator.lt", "operator.le", "operator.eq",
+                                                                       "operator.ne", "operator.gt", "operator.ge"};
   compares = comparisons->count(name) != 0;
   return compares || arithmetic->count(name) != 0;
 }
@@ -187,8 +187,8 @@ PyRef Capture::number_input(PyObject* number) {
   const bool is_float = PyFloat_CheckExact(number);
   const at::Tensor real = python::number_tensor(number);
   PyRef fake = python::wrap(number_stand_in(real));
-  Value* value = graph.add_input(Type::scalar(is_float ? ValueKind::Float : ValueKind::Int), InputRole::Argument,
-                                 "number");
+  Value* value =
+      graph.add_input(Type::scalar(is_float ? ValueKind::Float : ValueKind::Int), InputRole::Argument, "number");
   values_[python::unpack(fake.get()).unsafeGetTensorImpl()] = value;
   input_sources.push_back(source);
   number_sources.push_back(source);

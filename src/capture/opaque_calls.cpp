@@ -109,6 +109,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   const Flat named_before =
       kwargs ? or_refuse(*this, [&] { return python::flatten_input(kwargs.get(), "kwargs"); }) : Flat();
   ran_opaque_python = true;
+  settle_all();  // also those that an object among the arguments holds
   OpaqueState state(function, args.get(), kwargs.get());
   // Writes are hidden from other threads while the function runs, and come after the graph where it runs again.
   const bool sees_writes = !runs_python_again && !fs_has_other_threads(PyThreadState_Get());

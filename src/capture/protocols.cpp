@@ -43,7 +43,8 @@ bool is_true(Capture& capture, PyObject* value) {
     capture.settle(value);
     PyTypeObject* type = Py_TYPE(value);
     if (is_guardable_constant(value)) {
-    } else if (PyDict_Check(value) || PyList_Check(value) || PyTuple_Check(value) || PyAnySet_Check(value)) {
+    } else if (PyDict_Check(value) || PyList_Check(value) || PyTuple_Check(value) || PyAnySet_Check(value) ||
+               guards::is_plain_deque(value)) {
       capture.guard_length(value);
     } else if (is_python_class(type)) {
       watch_operator(capture, value, "bool");
@@ -64,7 +65,8 @@ bool is_true(Capture& capture, PyObject* value) {
 
 Py_ssize_t length_of(Capture& capture, PyObject* object) {
   if (!capture.concrete && !python::is_tensor(object) && !is_guardable_constant(object)) {
-    if (PyDict_Check(object) || PyList_Check(object) || PyTuple_Check(object) || PyAnySet_Check(object)) {
+    if (PyDict_Check(object) || PyList_Check(object) || PyTuple_Check(object) || PyAnySet_Check(object) ||
+        guards::is_plain_deque(object)) {
       capture.guard_length(object);
     } else if (PyObject* dict = fs_view_dict(object)) {
       capture.guard_length(dict);
@@ -151,7 +153,7 @@ PyRef get_iterator(Capture& capture, PyObject* value) {
   }
   const bool known = is_guardable_constant(value) || PyList_Check(value) || PyTuple_Check(value) ||
                      PyDict_Check(value) || PyAnySet_Check(value) || is_view(value) || PyRange_Check(value) ||
-                     (capture.is_made(value) && is_c_class(type));
+                     guards::is_plain_deque(value) || (capture.is_made(value) && is_c_class(type));
   if (known) {
     if (method) capture.guard_class_attribute(type, iter_name, method);
     capture.consult(value);
@@ -196,7 +198,7 @@ PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
   PyObject* method = !is_c_class(type) ? _PyType_Lookup(type, getitem_name) : nullptr;
   if (method && PyFunction_Check(method)) return call_special(capture, object, "__getitem__", {PyRef::borrow(key)});
   if (method) capture.guard_class_attribute(type, getitem_name, method);
-  if (PyTuple_Check(object) || PyList_Check(object)) {
+  if (PyTuple_Check(object) || PyList_Check(object) || guards::is_plain_deque(object)) {
     if (PyLong_CheckExact(key) && source) {
       capture.guard_length(object);
       PyRef value = checked(PyObject_GetItem(object, key));

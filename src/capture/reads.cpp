@@ -207,6 +207,17 @@ void Capture::guard_length(PyObject* given) {
   add_guard(std::move(guard));
 }
 
+// How many items a deque holds at most.
+void Capture::guard_limit(PyObject* deque, const Source* source) {
+  static PyObject* limit = [] {
+    PyRef module = python::checked(PyImport_ImportModule("operator"));
+    return python::checked(PyObject_CallMethod(module.get(), "attrgetter", "s", "maxlen")).release();
+  }();
+  add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(deque)))});
+  add_guard({GuardKind::Constant, sources.computed(limit, source, nullptr),
+             python::checked(PyObject_CallOneArg(limit, deque))});
+}
+
 void Capture::consult(PyObject* given) {
   const Source* source = source_of(given);
   if (!source || concrete || !consulted_.insert(given).second) return;
@@ -230,6 +241,9 @@ void Capture::consult(PyObject* given) {
     add_guard({GuardKind::Items, source, items});
     return;
   }
+  PyRef items = guards::is_plain_deque(container) ? python::checked(PySequence_List(container)) : PyRef();
+  if (items) container = items.get();
+  if (guards::is_plain_deque(given)) guard_limit(given, source);
   if (is_sequence(container) || PyTuple_Check(container)) {
     guard_length(given);
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) {

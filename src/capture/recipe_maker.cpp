@@ -359,6 +359,13 @@ void RecipeMaker::write_list(int32_t target, const Source* source, PyObject* lis
   book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::List, nullptr, std::move(items))});
 }
 
+std::vector<int32_t> RecipeMaker::items_of(PyObject* list) {
+  std::vector<int32_t> items;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) items.push_back(of(PyList_GET_ITEM(list, i)));
+  held_.push_back(PyRef::borrow(list));
+  return items;
+}
+
 void RecipeMaker::keep_apart(PyObject* container, const Source* source) {
   PyObject* object = container;
   if (source->kind == AccessKind::InstanceDict) {
@@ -385,6 +392,12 @@ void RecipeMaker::add_writes() {
       write_dict(target, container, change.before.get());
     } else if (PyList_Check(container)) {
       write_list(target, source, container, change.before.get());
+    } else if (auto only = capture_.appended.find(container); only != capture_.appended.end() && only->second) {
+      for (const PyRef& value : *only->second) book_.writes.push_back({WriteKind::Append, target, {}, of(value.get())});
+    } else if (is_deque(container)) {
+      PyRef now = checked(PySequence_List(container));
+      capture_.consult(container);
+      book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::List, nullptr, items_of(now.get()))});
     } else {
       std::vector<int32_t> items;
       PyRef iterator = checked(PyObject_GetIter(container));

@@ -43,6 +43,7 @@ class RecipeMaker {
 
   void write_dict(int32_t target, PyObject* container, PyObject* before);
   void write_list(int32_t target, const Source* source, PyObject* list, PyObject* before);
+  std::vector<int32_t> items_of(PyObject* list);
   void keep_apart(PyObject* container, const Source* source);
 
   Capture& capture_;

@@ -14,6 +14,7 @@
 #include "capture/stance.h"
 #include "python/constants.h"
 #include "python/errors.h"
+#include "python/tensor_objects.h"
 
 namespace firesteel::capture {
 namespace {
@@ -74,16 +75,34 @@ bool runs_as_it_is(PyObject* callable, PyObject* function) {
   return mark_of_class(type).mark == Mark::Disabled;
 }
 
-// The standard library is not worth compiling in pieces.
-bool is_standard_library(PyCodeObject* code) {
-  static const std::string folder = [] {
-    PyRef os = python::checked(PyImport_ImportModule("os"));
-    const std::string file(python::text_of(python::attribute(os.get(), "__file__").get()));
-    return file.substr(0, file.rfind('/') + 1);
-  }();
+std::string folder_of(const char* name) {
+  PyRef module = python::checked(PyImport_ImportModule(name));
+  const std::string file(python::text_of(python::attribute(module.get(), "__file__").get()));
+  return file.substr(0, file.rfind('/') + 1);
+}
+
+// What torch wraps around its C functions: no user's code and hardly a tensor operation.
+constexpr const char* kTorchPlumbing[] = {
+    "autograd/",       "_tensor.py", "_tensor_str.py", "random.py", "overrides.py",     "serialization.py",
+    "nn/parameter.py", "nn/init.py", "utils/hooks.py", "amp/",      "_jit_internal.py", "storage.py"};
+
+// The standard library and torch's plumbing are not worth compiling in pieces.
+bool is_library(PyCodeObject* code) {
+  static const std::string standard = folder_of("os"), torch = folder_of("torch");
   const std::string_view path = python::text_of(code->co_filename);
+  if (path.starts_with(torch)) {
+    const std::string_view inner = path.substr(torch.size());
+    return std::any_of(std::begin(kTorchPlumbing), std::end(kTorchPlumbing),
+                       [&](const char* part) { return inner.starts_with(part); });
+  }
   return path.starts_with("<frozen") ||
-         (path.starts_with(folder) && path.find("site-packages") == std::string_view::npos);
+         (path.starts_with(standard) && path.find("site-packages") == std::string_view::npos);
+}
+
+bool holds_special_tensor(const std::vector<PyRef>& stack) {
+  return std::any_of(stack.begin(), stack.end(), [](const PyRef& value) {
+    return value && python::is_tensor(value.get()) && !python::is_exact_tensor(value.get());
+  });
 }
 
 constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
@@ -102,8 +121,7 @@ PyRef call_for_real(PyObject* callable, const CallArgs& args) {
       self = callable;
     }
   }
-  if (!t_region || !PyFunction_Check(function) || is_standard_library(code_of(function)) ||
-      runs_as_it_is(callable, function))
+  if (!t_region || !PyFunction_Check(function) || is_library(code_of(function)) || runs_as_it_is(callable, function))
     return args.call(callable);
   std::vector<PyObject*> raw;
   if (self) raw.push_back(self);
@@ -419,7 +437,10 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         if (!here.gave_up && here.segments.size() >= options_.recompile_limit && !reach_limit(here, function, values))
           return fs_frame_finish(state, frame, nullptr);
         if (here.gave_up) return run_on(state, frame, BreakReason::Limit);
-        if (guards::Ambient::current().python_modes) return run_on(state, frame, BreakReason::Modes);
+        if (guards::Ambient::current().python_modes) {
+          if (std::optional<PyObject*> ended = run_under_modes(state, frame, concrete)) return *ended;
+          continue;
+        }
         ++counters().misses;
         note_recompile(here, function, values);
         note_moving(here, function, values);
@@ -434,12 +455,13 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         }
       }
     }
-    if (segment->kind == SegmentKind::Eager) return run_on(state, frame, segment->broken->reason);
+    const bool one_step = segment->kind == SegmentKind::Eager && segment->broken->reason == BreakReason::TensorKind;
+    if (segment->kind == SegmentKind::Eager && !one_step) return run_on(state, frame, segment->broken->reason);
     if (segment->kind == SegmentKind::Skipped) {
       ++counters().breaks[static_cast<size_t>(segment->broken->reason)];
       return run_concretely(state, frame);
     }
-    if (segment->kind != SegmentKind::Concrete) {
+    if (segment->kind != SegmentKind::Concrete && !one_step) {
       PyRef result;
       if (!run_segment(*segment, slots.data(), state, frame, result))
         return run_on(state, frame, BreakReason::Unstable);
@@ -450,27 +472,51 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
     // called by itself; one for the depth of calls is never met again.
     if (segment->broken->depth <= 1 || segment->broken->reason == BreakReason::Depth)
       ++counters().breaks[static_cast<size_t>(segment->broken->reason)];
-    std::optional<Break> unknown;
-    Ending ending = Ending::Stopped;
-    PyRef result;
-    {
-      RegionScope inside(this);
-      FrameInterpreter interpreter(concrete, state, frame);
-      try {
-        if (interpreter.next() != segment->end) ending = interpreter.run_to(segment->end);
-        if (ending == Ending::Stopped) ending = interpreter.run_one();
-      } catch (const Break& found) {
-        unknown = found;  // an instruction that only CPython knows
-        interpreter.go_back();
-      }
-      if (ending == Ending::Stopped) interpreter.store();  // one that ended stays where it was
-      result = interpreter.take_result();
-    }
-    if (ending == Ending::Returned) return fs_frame_finish(state, frame, result.release());
-    if (ending == Ending::Raised) return fs_frame_finish(state, frame, nullptr);
-    if (unknown) return run_on(state, frame, unknown->reason);
+    const int end = one_step ? fs_frame_next(frame) : segment->end;
+    std::optional<PyObject*> ended = advance(state, frame, concrete, [&](FrameInterpreter& interpreter) {
+      Ending ending = interpreter.next() != end ? interpreter.run_to(end) : Ending::Stopped;
+      if (ending == Ending::Stopped) ending = interpreter.run_one();
+      // No piece can start from a stack that holds a tensor of a class with rules of its own.
+      while (ending == Ending::Stopped && holds_special_tensor(interpreter.stack())) ending = interpreter.run_one();
+      return ending;
+    });
+    if (ended) return *ended;
     segment = nullptr;
   }
+}
+
+// While a function or dispatch mode is on nothing is compiled: one instruction after the other, until it is off again.
+std::optional<PyObject*> Region::run_under_modes(PyThreadState* state, FsFrame* frame, Capture& concrete) {
+  ++counters().breaks[static_cast<size_t>(BreakReason::Modes)];
+  return advance(state, frame, concrete, [](FrameInterpreter& interpreter) {
+    Ending ending = Ending::Stopped;
+    while (ending == Ending::Stopped && guards::Ambient::current().python_modes) ending = interpreter.run_one();
+    return ending;
+  });
+}
+
+// Runs some of a frame for real. What its caller must get, where it has ended.
+template <class Run>
+std::optional<PyObject*> Region::advance(PyThreadState* state, FsFrame* frame, Capture& concrete, Run&& run) {
+  std::optional<Break> unknown;
+  Ending ending = Ending::Stopped;
+  PyRef result;
+  {
+    RegionScope inside(this);
+    FrameInterpreter interpreter(concrete, state, frame);
+    try {
+      ending = run(interpreter);
+    } catch (const Break& found) {
+      unknown = found;  // an instruction that only CPython knows
+      interpreter.go_back();
+    }
+    if (ending == Ending::Stopped) interpreter.store();  // one that ended stays where it was
+    result = interpreter.take_result();
+  }
+  if (ending == Ending::Returned) return fs_frame_finish(state, frame, result.release());
+  if (ending == Ending::Raised) return fs_frame_finish(state, frame, nullptr);
+  if (unknown) return run_on(state, frame, unknown->reason);
+  return std::nullopt;
 }
 
 std::vector<std::shared_ptr<Segment>> Region::segments() const {

@@ -88,6 +88,9 @@ class Region {
   PyObject* drive(PyThreadState* state, FsFrame* frame, PyObject* function, std::shared_ptr<Segment> segment,
                   Slots& slots);
   PyObject* run_on(PyThreadState* state, FsFrame* frame, BreakReason reason);
+  std::optional<PyObject*> run_under_modes(PyThreadState* state, FsFrame* frame, Capture& concrete);
+  template <class Run>
+  std::optional<PyObject*> advance(PyThreadState* state, FsFrame* frame, Capture& concrete, Run&& run);
   // The frame's instructions one by one, for real, from where it stands to its end.
   PyObject* run_concretely(PyThreadState* state, FsFrame* frame);
   // What the stance asks for in place of a capture; empty: go on.

@@ -9,7 +9,22 @@ namespace firesteel::capture {
 
 using python::checked;
 
+namespace {
+
+// Of a leaf that existed before; others have none, or torch warns.
+PyRef gradient(Capture& capture, PyObject* tensor, PyObject* name) {
+  PyObject* real = capture.real_of(tensor);
+  const Source* source = real ? capture.source_of(real) : nullptr;
+  if (!source || !python::unpack(real).is_leaf())
+    capture.stop(BreakReason::Attribute, fmt::format("`.{}` of a {}", python::text_of(name), Py_TYPE(tensor)->tp_name));
+  PyRef found = PyRef::borrow(guards::follow(AccessKind::Grad, real, nullptr, 0));
+  return capture.admit(found.get(), capture.sources.step(source, AccessKind::Grad));
+}
+
+}  // namespace
+
 PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
+  if (python::text_of(name) == "grad") return gradient(capture, tensor, name);
   switch (tensor_attribute_kind(name)) {
     case TensorAttribute::Constant:
       return checked(PyObject_GetAttr(tensor, name));

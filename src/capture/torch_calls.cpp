@@ -83,8 +83,8 @@ Type type_of(const at::Tensor& tensor) {
 // `__radd__` for `operator.add`, `__gt__` for `operator.lt`.
 std::string reflected_method(const std::string& name) {
   std::string word = name.substr(name.find('.') + 1);
-  constexpr std::pair<std::string_view, const char*> kSwapped[] = {{"lt", "__gt__"}, {"gt", "__lt__"}, {"le", "__ge__"},
-                                                                   {"ge", "__le__"}, {"eq", "__eq__"}, {"ne", "__ne__"}};
+  constexpr std::pair<std::string_view, const char*> kSwapped[] = {
+      {"lt", "__gt__"}, {"gt", "__lt__"}, {"le", "__ge__"}, {"ge", "__le__"}, {"eq", "__eq__"}, {"ne", "__ne__"}};
   for (const auto& [own, other] : kSwapped) {
     if (word == own) return other;
   }

@@ -77,7 +77,7 @@ constexpr auto kForbidden = std::to_array<Forbidden>({
 constexpr auto kConstantAttributes = std::to_array<std::string_view>(
     {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cuda", "is_cpu", "itemsize", "nbytes",
      "is_sparse", "is_quantized", "is_nested", "is_mkldnn", "is_mps", "is_xpu", "names"});
-constexpr auto kViewAttributes = std::to_array<std::string_view>({"T", "mT", "H", "mH", "real", "imag"});
+constexpr auto kViewAttributes = std::to_array<std::string_view>({"T", "mT", "H", "mH", "real", "imag", "data"});
 
 struct Leaves {
   std::unordered_map<PyObject*, std::string> names;

@@ -8,8 +8,8 @@ namespace firesteel::capture {
 
 void Capture::before_write(PyObject* container) {
   if (concrete || is_made(container)) return;
-  const bool known =
-      PyDict_Check(container) || PyList_CheckExact(container) || PySet_CheckExact(container) || PyCell_Check(container);
+  const bool known = PyDict_Check(container) || PyList_CheckExact(container) || PySet_CheckExact(container) ||
+                     PyCell_Check(container) || guards::is_plain_deque(container);
   if (!known) stop(BreakReason::Write, fmt::format("changing a {}", Py_TYPE(container)->tp_name));
   journal.before(container);
 }

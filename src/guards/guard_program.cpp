@@ -80,6 +80,7 @@ int64_t length_of(PyObject* object) {
   if (PyList_Check(object) || PyTuple_Check(object)) return PySequence_Fast_GET_SIZE(object);
   if (PyDict_Check(object)) return PyDict_GET_SIZE(object);
   if (PyAnySet_Check(object)) return PySet_GET_SIZE(object);
+  if (is_plain_deque(object)) return Py_SIZE(object);
   return -1;
 }
 

@@ -7,6 +7,7 @@
 #include "capture/cpython/frame_shim.h"
 #include "python/constants.h"
 #include "python/errors.h"
+#include "python/tensor_objects.h"
 
 namespace firesteel::guards {
 
@@ -17,8 +18,8 @@ size_t SourceTable::Hash::operator()(const Key& key) const {
   return hash * 1000003 ^ (reinterpret_cast<size_t>(key.key) >> 4);
 }
 
-const Source* SourceTable::intern(const Source* parent, AccessKind kind, PyObject* key, int64_t index,
-                                  std::string name, const Source* second) {
+const Source* SourceTable::intern(const Source* parent, AccessKind kind, PyObject* key, int64_t index, std::string name,
+                                  const Source* second) {
   PyRef held = PyRef::borrow(key);
   if (key && kind == AccessKind::DictItem) {
     if (!keys_) keys_ = python::checked(PyDict_New());
@@ -73,7 +74,7 @@ std::string computed_text(const Source& source) {
       {"add", "+"}, {"sub", "-"}, {"mul", "*"}, {"truediv", "/"}, {"floordiv", "//"}, {"mod", "%"}, {"pow", "**"},
       {"lt", "<"},  {"le", "<="}, {"eq", "=="}, {"ne", "!="},     {"gt", ">"},        {"ge", ">="}};
   PyRef name = python::attribute(source.key.get(), "__name__");
-  const std::string text(python::text_of(name.get()));
+  const std::string text = name ? std::string(python::text_of(name.get())) : python::spell(source.key.get());
   const std::string first = source.parent->str();
   if (!source.second) return fmt::format("{}({})", text, first);
   for (const auto& [word, sign] : kSigns) {
@@ -116,10 +117,19 @@ std::string Source::str() const {
       return parent->str() + ".__func__";
     case AccessKind::MethodSelf:
       return parent->str() + ".__self__";
+    case AccessKind::Grad:
+      return parent->str() + ".grad";
     case AccessKind::Computed:
       return computed_text(*this);
   }
   return "?";
+}
+
+bool is_plain_deque(PyObject* object) {
+  static auto* type = reinterpret_cast<PyTypeObject*>(
+      python::checked(PyObject_GetAttrString(python::checked(PyImport_ImportModule("collections")).get(), "deque"))
+          .release());
+  return Py_IS_TYPE(object, type);
 }
 
 PyObject* instance_dict(PyObject* object) { return fs_instance_dict(object); }
@@ -134,6 +144,12 @@ PyObject* dict_item(PyObject* dict, PyObject* key) {
 }
 
 PyObject* sequence_item(PyObject* sequence, int64_t index) {
+  if (is_plain_deque(sequence)) {
+    // The deque keeps it.
+    PyRef item = index < Py_SIZE(sequence) ? PyRef::steal(PySequence_GetItem(sequence, index)) : PyRef();
+    if (!item) PyErr_Clear();
+    return item.get();
+  }
   if (!PyList_Check(sequence) && !PyTuple_Check(sequence)) return nullptr;
   return index < PySequence_Fast_GET_SIZE(sequence) ? PySequence_Fast_GET_ITEM(sequence, index) : nullptr;
 }
@@ -143,6 +159,13 @@ PyObject* member(PyObject* object, PyObject* descriptor) {
   auto* found = reinterpret_cast<PyMemberDescrObject*>(descriptor);
   if (!PyObject_TypeCheck(object, found->d_common.d_type)) return nullptr;
   return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + found->d_member->offset);
+}
+
+// The tensor keeps the object of its gradient as long as it keeps the gradient.
+PyObject* gradient(PyObject* tensor) {
+  if (!python::is_tensor(tensor)) return nullptr;
+  const at::Tensor& found = python::unpack(tensor).unsafeGetTensorImpl()->grad();
+  return found.defined() ? python::wrap(found).get() : Py_None;
 }
 
 PyFunctionObject* function(PyObject* object) {
@@ -181,6 +204,8 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
     case AccessKind::MethodSelf:
       if (PyCFunction_Check(from)) return PyCFunction_GET_SELF(from);
       return PyMethod_Check(from) ? PyMethod_GET_SELF(from) : nullptr;
+    case AccessKind::Grad:
+      return gradient(from);
   }
   return nullptr;
 }

@@ -22,7 +22,7 @@ using python::PyRef;
   X(Function, "the function that was called")                            \
   X(Pinned, "an object held by the compiled entry")                      \
   X(DictItem, "a dict's value for `key`")                                \
-  X(SequenceItem, "item `index` of a list or tuple")                     \
+  X(SequenceItem, "item `index` of a list, tuple or deque")              \
   X(InstanceDict, "an object's own __dict__")                            \
   X(Member, "a slot of a class with __slots__; `key` is its descriptor") \
   X(CellContents, "what a closure's cell holds")                         \
@@ -31,6 +31,7 @@ using python::PyRef;
   X(FunctionClosure, "a function's __closure__")                         \
   X(MethodFunction, "a bound method's __func__")                         \
   X(MethodSelf, "a bound method's __self__")                             \
+  X(Grad, "a tensor's .grad")                                            \
   X(Computed, "what the function `key` gives for one number or two")
 
 enum class AccessKind : uint8_t {
@@ -102,6 +103,9 @@ class SourceTable {
 
 // One step; `from` is the parent's value. Borrowed; null where there is nothing any more. Raises nothing.
 PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index);
+
+// A collections.deque itself, no subclass.
+bool is_plain_deque(PyObject* object);
 
 // An object's own dict, borrowed; null where it has none.
 PyObject* instance_dict(PyObject* object);

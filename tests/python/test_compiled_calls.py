@@ -70,7 +70,6 @@ def test_deep_recursion_is_compiled_level_by_level(backend):
     counters = firesteel.counters()
     # Twenty levels at once; a level by its value, with its number as an input, and the last one.
     assert counters["captured"] == 4
-    assert counters["breaks"].keys() == {"FS-DEPTH"}
     assert counters["fallbacks"] == {}
 
     def endless(x):
@@ -110,7 +109,8 @@ def test_tensor_subclasses_and_modes_run_eagerly(backend):
     compiled = firesteel.compile(lambda x: x + 1, backend=backend)
     tagged = torch.ones(2).as_subclass(Tagged)
     assert type(compiled(tagged)) is Tagged
-    assert firesteel.counters()["fallbacks"] == {"FS-TENSOR-KIND": 1}
+    assert firesteel.counters()["breaks"] == {"FS-TENSOR-KIND": 1}
+    assert firesteel.counters()["fallbacks"] == {}
 
     class Seeing(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):

@@ -271,7 +271,7 @@ USES = [
     lambda x, n: (x, sorted([{"k": n}, {"k": 2}], key=operator.itemgetter("k"))),
     lambda x, n: (x, functools.reduce(operator.add, [n, 1, 2]), list(itertools.accumulate([n, 1]))),
     lambda x, n: (x, [k for k in (n, 0, 1) if k], any([n - 1, 0]), all([n])),
-    lambda x, n: (x, dict([(n, "a")]), dict.fromkeys([n, n])),
+    lambda x, n: (x, dict(zip([n], "a", strict=True)), dict.fromkeys([n, n])),
     lambda x, n: (x, list(filter(None, [n - 1, n])), list(map(str, [n]))),
     lambda x, n: (x, n.bit_length(), n.real, (n / 2).is_integer(), int(n / 2), round(n / 3, 1)),
     lambda x, n: (x, math.gcd(n, 4), math.floor(n / 2), pow(n, 2), hash(n), n**-1),
@@ -331,7 +331,7 @@ def test_small_ints_stay_the_shared_ones():
 
 def test_nan_is_equal_to_nothing():
     def program(x, n):
-        return x + 1, n == n, [n] == [n], n != n, n in [n]  # noqa: PLR0124
+        return x + 1, n == n, [n] == [n], n != n, n in [n]
 
     check(program, [(X, value) for value in (1.0, math.nan, 2.0, math.nan)], "eager", captured=4)
 
