@@ -66,19 +66,22 @@ def gradients(model):
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-def run_both(row, backend, *, train, dropout=0.0):
-    """Captures on one set of inputs, replays on another; eager sees the same inputs, in the same random state."""
-    model = row.build(train=train, dropout=dropout)
+def run_both(row, backend, mode, *, dropout=0.0):
+    """Captures on one set of inputs, replays on another; eager sees the same inputs, in the same random state.
+
+    `mode`: "eval" takes no gradients; "train" does; so does "grad", with the model as in "eval".
+    """
+    model = row.build(train=mode == "train", dropout=dropout)
     twin = copy.deepcopy(model)
     compiled = firesteel.compile(twin, fullgraph=True, backend=backend)
     for seed in (CAPTURE_SEED, REPLAY_SEED):
         results = []
         for call in (compiled, model):  # compiled first: what it cannot capture it should say before eager has run
             torch.manual_seed(seed)
-            with torch.set_grad_enabled(train):
+            with torch.set_grad_enabled(mode != "eval"):
                 results.append(call(**row.make_inputs(seed)))
         compare(results[1], results[0])
-        if train:
+        if mode != "eval":
             for result in results:
                 loss_of(result).backward()
             compare(gradients(model), gradients(twin))

@@ -17,7 +17,7 @@ from zoo import FEW, ROWS
 import firesteel
 
 BACKENDS = ("eager", "aot_eager")
-MODES = ("eval", "train")
+MODES = ("eval", "train", "grad")  # the last is for models whose training branches on data in eager code itself
 NAMED = 6  # rows a line of the summary names
 NOT_YET_HEAD = '''"""Rows not captured whole yet, each with the id of the reason.
 
@@ -33,7 +33,7 @@ Outcome = collections.namedtuple("Outcome", "row mode status message place")
 def attempt(row, mode, backend):
     firesteel.reset_counters()
     try:
-        run_both(row, backend, train=mode == "train")
+        run_both(row, backend, mode)
     except firesteel.GraphBreakError as error:
         return Outcome(row.name, mode, reason_of(error), *told(error))
     except DifferenceError as error:
@@ -124,7 +124,9 @@ def main():
     parser.add_argument("rows", nargs="*", help="names of rows; all of them by default")
     parser.add_argument("--few", action="store_true", help="only the rows that stand for the rest")
     parser.add_argument("--backend", default="aot_eager", help="the backend of firesteel.compile (aot_eager)")
-    parser.add_argument("--mode", choices=MODES, help="only this mode: eval without gradients, train with them")
+    parser.add_argument(
+        "--mode", choices=MODES, help="only this mode: eval without gradients, train and grad with them"
+    )
     parser.add_argument("--timeout", type=float, default=60, metavar="S", help="seconds a row may take (60)")
     parser.add_argument("--list", action="store_true", help="name the rows and stop")
     parser.add_argument("--write", action="store_true", help="write what is not captured into not_yet.py")
@@ -133,7 +135,7 @@ def main():
     if unknown:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
     if options.write and (options.rows or options.few or options.mode):
-        parser.error("--write needs every row in both modes")
+        parser.error("--write needs every row in all modes")
     names = options.rows or (FEW if options.few else ROWS)
     if options.list:
         print("\n".join(f"{name:25} {ROWS[name].kind}" for name in names))

@@ -35,7 +35,7 @@ def test_model(row, mode, backend):
     if reason:
         still_stops(row, mode, backend, reason)
         return
-    run_both(row, backend, train=mode == "train")
+    run_both(row, backend, mode)
     captures = 2 if {row.name, f"{row.name}:{mode}"} & CAPTURED_TWICE else 1
     expected = {"captured": captures, "hits": CALLS, "misses": captures, "breaks": {}, "fallbacks": {}}
     assert firesteel.counters() == expected
@@ -50,7 +50,7 @@ def still_stops(row, mode, backend, reason):
     if not reason.startswith("FS-"):
         pytest.skip(f"listed in not_yet.py: {reason}")
     with pytest.raises(firesteel.GraphBreakError) as stopped:
-        run_both(row, backend, train=mode == "train")
+        run_both(row, backend, mode)
     assert reason_of(stopped.value) == reason, f"listed as {reason} in not_yet.py, but: {stopped.value}"
 
 
@@ -60,7 +60,7 @@ def test_dropout_draws_what_eager_draws(name, backend):
     reason = reason_for(name, "train", backend)
     if reason:
         pytest.skip(f"listed in not_yet.py: {reason}")
-    run_both(ROWS[name], backend, train=True, dropout=0.1)
+    run_both(ROWS[name], backend, "train", dropout=0.1)
 
 
 def test_the_list_names_rows():

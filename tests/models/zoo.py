@@ -16,6 +16,7 @@ FEW = (
     "llama.plain",
     "gemma2",
     "mixtral",
+    "mixtral.batched",
     "mamba",
     "t5",
     "bart",

@@ -127,6 +127,9 @@ DECODERS = [
     decoder("smollm3", "SmolLM3"),
     decoder("nemotron", "Nemotron"),
     decoder("mixtral", "Mixtral", num_local_experts=4, num_experts_per_tok=2),
+    # Its other way with experts; the first one's backward reads data in eager code itself.
+    decoder("mixtral.batched", "Mixtral", num_local_experts=4, num_experts_per_tok=2,
+            experts_implementation="batched_mm"),
     decoder("qwen2-moe", "Qwen2Moe", sizes=EXPERTS, num_experts=4, shared_expert_intermediate_size=24),
     decoder("qwen3-moe", "Qwen3Moe", sizes=EXPERTS, num_experts=4, head_dim=8),
     decoder("olmoe", "Olmoe", num_experts=4, num_experts_per_tok=2),
