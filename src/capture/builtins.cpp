@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "capture/builtin_rules.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/iterables.h"
@@ -17,12 +18,6 @@ namespace firesteel::capture {
 namespace {
 
 using python::checked;
-
-[[noreturn]] void refuse(Capture& capture, PyObject* callable) {
-  PyRef name = python::attribute(callable, "__name__");
-  std::string text = name ? std::string(python::text_of(name.get())) : python::spell(callable);
-  capture.stop(BreakReason::CFunction, std::move(text));
-}
 
 bool any_tensor(const CallArgs& args) {
   return std::any_of(args.values.begin(), args.values.end(),
@@ -151,127 +146,6 @@ PyRef variables(Capture& capture, PyObject* callable, CallArgs& args) {
   return load_attribute(capture, args[0], interned("__dict__").get());
 }
 
-PyRef iterate(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() == 2) {
-    capture.settle_all();  // it compares at each step
-    return capture.made(args.call(callable));
-  }
-  if (args.values.size() != 1) return args.call(callable);
-  return get_iterator(capture, args[0]);
-}
-
-PyRef next_item(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.empty() || !PyIter_Check(args[0])) return args.call(callable);
-  if (!capture.is_made(args[0]) && !is_python_class(Py_TYPE(args[0])))
-    capture.stop(BreakReason::Write, "stepping an iterator from outside");
-  if (is_python_class(Py_TYPE(args[0]))) watch_operator(capture, args[0], "next");
-  return capture.adopt(args.call(callable));
-}
-
-// Something to call that is no Python: what it looks at is not seen.
-bool is_c_callable(PyObject* value) {
-  return PyCallable_Check(value) && !PyFunction_Check(value) && !PyMethod_Check(value) && !is_own_callable(value) &&
-         !is_python_class(Py_TYPE(value)) && !PyType_Check(value);
-}
-
-// The items of a list or tuple with all that is in them guarded.
-PyRef seen_by_c(Capture& capture, PyObject* sequence) {
-  PyRef items = items_of(capture, sequence);
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-    PyRef item = capture.consult_deep(PyList_GET_ITEM(items.get(), i));
-    python::check(PyList_SetItem(items.get(), i, item.release()) == 0);
-  }
-  return items;
-}
-
-// enumerate, zip, map, itertools …: everything iterable is looked at as a whole, then the builtin runs as it is.
-PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
-  // Most of these look at what comes out of their iterables.
-  const bool hands_on =
-      callable == reinterpret_cast<PyObject*>(&PyEnum_Type) || callable == reinterpret_cast<PyObject*>(&PyZip_Type);
-  if (!hands_on) capture.settle_all();
-  const bool looks_inside = std::any_of(args.values.begin(), args.values.end(),
-                                        [&](const PyRef& value) { return is_c_callable(value.get()); });
-  for (PyRef& value : args.values) {
-    capture.settle(value.get());
-    if (looks_inside && is_sequence(value.get())) value = seen_by_c(capture, value.get());
-  }
-  for (PyRef& value : args.values) {
-    if (is_iterable(value.get())) value = get_iterator(capture, value.get());
-  }
-  return capture.made(args.call(callable));
-}
-
-// list(), tuple(), set(), sorted(), min(): the items are taken first.
-PyRef of_items(Capture& capture, PyObject* callable, CallArgs& args) {
-  const bool single = args.positional() == 1;
-  for (size_t i = 0; i < args.positional(); ++i) {
-    if (single && (is_iterable(args[i]) || is_python_class(Py_TYPE(args[i]))))
-      args.values[i] = items_of(capture, args[i]);
-  }
-  return result_of(capture, args.call(callable));
-}
-
-PyRef of_ordered_items(Capture& capture, PyObject* callable, CallArgs& args) {
-  const bool single = args.positional() == 1;
-  if (single && is_iterable(args[0])) {
-    args.values[0] = items_of(capture, args[0]);
-    capture.settle_deep(args[0]);
-  }
-  bool has_key = false;
-  for (size_t i = 0; i < args.keyword_count(); ++i) {
-    PyObject* value = args[args.positional() + i];
-    if (python::text_of(PyTuple_GET_ITEM(args.keywords.get(), i)) != "key" || value == Py_None) continue;
-    if (is_c_callable(value) && single) {
-      const std::string_view kind = Py_TYPE(value)->tp_name;
-      if (kind == "operator.attrgetter" || kind == "operator.methodcaller") refuse(capture, value);
-      args.values[0] = seen_by_c(capture, args[0]);
-    }
-    has_key = true;
-  }
-  for (size_t i = 0; i < args.positional() && !has_key; ++i) {
-    if (python::is_tensor(args[i])) capture.stop(BreakReason::DataDependent, "tensors are compared");
-    watch_comparison(capture, args[i], "lt");
-  }
-  return result_of(capture, args.call(callable));
-}
-
-PyRef of_hashed_items(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() == 1) {
-    args.values[0] = items_of(capture, args[0]);
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[0]); ++i) watch_hash(capture, PyList_GET_ITEM(args[0], i));
-  }
-  return capture.made(args.call(callable));
-}
-
-PyRef add(Capture& capture, PyObject* left, PyObject* right) {
-  if (python::is_tensor(left) || python::is_tensor(right)) {
-    return capture.torch_call(operator_function("add"), "operator.add", checked(PyTuple_Pack(2, left, right)));
-  }
-  if (PyRef made = capture.compute(operator_function("add"), left, right)) return made;
-  watch_operator(capture, left, "add");
-  watch_operator(capture, right, "add");
-  return result_of(capture, checked(PyNumber_Add(left, right)));
-}
-
-PyRef sum_of(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.empty() || args.values.size() > 2) return args.call(callable);
-  PyRef total = args.values.size() == 2 ? args.values[1] : checked(PyLong_FromLong(0));
-  PyRef iterator = get_iterator(capture, args[0]);
-  while (PyRef item = next_of(capture, iterator.get())) total = add(capture, total.get(), item.get());
-  return total;
-}
-
-template <bool kWanted>
-PyRef is_any(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() != 1) return args.call(callable);
-  PyRef iterator = get_iterator(capture, args[0]);
-  while (PyRef item = next_of(capture, iterator.get())) {
-    if (is_true(capture, item.get()) == kWanted) return PyRef::borrow(kWanted ? Py_True : Py_False);
-  }
-  return PyRef::borrow(kWanted ? Py_False : Py_True);
-}
-
 PyRef truth(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() != 1) return args.call(callable);
   return PyRef::borrow(is_true(capture, args[0]) ? Py_True : Py_False);
@@ -297,32 +171,6 @@ PyRef address(Capture& capture, PyObject* callable, CallArgs& args) {
   if (!source || is_number(args[0]) || python::is_tensor(args[0])) refuse(capture, callable);
   capture.add_guard({GuardKind::Identity, source, args.values[0]});
   return args.call(callable);
-}
-
-PyRef reverse(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() != 1) return args.call(callable);
-  if (PyObject* dict = fs_view_dict(args[0])) {
-    capture.consult(dict);
-  } else if (!is_sequence(args[0]) && !PyRange_Check(args[0]) && !PyDict_Check(args[0])) {
-    if (PyRef method = special_method(capture, args[0], "__reversed__")) return call(capture, method.get(), {});
-    watch_operator(capture, args[0], "getitem");
-    watch_operator(capture, args[0], "len");
-  }
-  if (PyList_Check(args[0]) || PyTuple_Check(args[0]) || PyDict_Check(args[0])) capture.consult(args[0]);
-  return capture.made(args.call(callable));
-}
-
-PyRef make_dict(Capture& capture, PyObject* callable, CallArgs& args) {
-  for (size_t i = 0; i < args.positional(); ++i) {
-    if (PyDict_Check(args[i])) {
-      capture.consult(args[i]);
-    } else if (is_iterable(args[i])) {
-      args.values[i] = items_of(capture, args[i]);
-      capture.settle_deep(args[i]);
-      for (Py_ssize_t k = 0; k < PyList_GET_SIZE(args[i]); ++k) capture.consult(PyList_GET_ITEM(args[i], k));
-    }
-  }
-  return capture.made(args.call(callable));
 }
 
 // A new object of a C class that keeps what it is given.
@@ -403,8 +251,8 @@ constexpr auto kRules = std::to_array<Row>({
     {"builtins", "min", of_ordered_items},
     {"builtins", "max", of_ordered_items},
     {"builtins", "sum", sum_of},
-    {"builtins", "any", is_any<true>},
-    {"builtins", "all", is_any<false>},
+    {"builtins", "any", is_any},
+    {"builtins", "all", is_all},
     {"builtins", "reversed", reverse},
     {"builtins", "dict", make_dict},
     {"collections", "OrderedDict", make_dict},
@@ -540,7 +388,7 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
 bool passes_numbers_on(BuiltinRule rule) {
   constexpr BuiltinRule kRulesThatDo[] = {
       is_instance, is_callable, type_of, get_attribute, has_attribute, set_attribute, delete_attribute, over_iterables,
-      of_items,    pure,        sum_of,  is_any<true>,  is_any<false>, truth,         next_item,        partial};
+      of_items,    pure,        sum_of,  is_any,        is_all,        truth,         next_item,        partial};
   return std::find(std::begin(kRulesThatDo), std::end(kRulesThatDo), rule) != std::end(kRulesThatDo);
 }
 

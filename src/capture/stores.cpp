@@ -112,6 +112,8 @@ void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObjec
     return;
   }
   if (python::is_tensor(object)) {
+    // `module.to(dtype)` assigns what it got, also where that is the parameter itself.
+    if (value == object && python::text_of(name) == "data") return;
     capture.stop(BreakReason::Write, fmt::format("setting or deleting `.{}` of a tensor", python::text_of(name)));
   }
   if (PyModule_CheckExact(object)) {

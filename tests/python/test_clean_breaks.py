@@ -238,6 +238,55 @@ def test_breaks_are_clean(program, backend, capsys):
     assert any(entry["reason"] is None and " = " in entry["graph"] for entry in pieces[1:] or pieces)
 
 
+def data_is_changed(x):
+    y = x * 1
+    y.data.mul_(3)
+    return y + 1
+
+
+def already_requires_grad(x):
+    x.requires_grad_()
+    return (x * x).sum()
+
+
+def tensors_in_sets(x):
+    y = x * 2
+    seen = {x, y}
+    return y.sin(), x in seen, y in seen, len({x, x, y}), len({x: 1, y: 2})
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "program",
+    [
+        detach_in_place,
+        grad_is_read,
+        data_is_read,
+        data_is_changed,
+        address,
+        already_requires_grad,
+        tensors_in_sets,
+    ],
+)
+def test_these_are_captured_whole(program, backend):
+    compiled = firesteel.compile(program, backend=backend, fullgraph=True)
+    firesteel.reset_counters()
+    for step in range(6):
+        outcomes = []
+        for function in (program, compiled):
+            x = torch.linspace(-1, 1, 12).reshape(3, 4).requires_grad_()
+            if step > 1:
+                x.grad = torch.full((3, 4), float(step))
+            result = function(x)
+            result = result if isinstance(result, tuple) else (result,)
+            outcomes.append((result, gradient_of(result, x)))
+        assert same(*outcomes)
+    counters = firesteel.counters()
+    # A gradient is none at first, then one that is there, then one that moves.
+    assert counters["captured"] <= (3 if program is grad_is_read else 1)
+    assert counters["hits"] == 6
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_deque_from_outside(backend):
     queues = collections.deque([1, 2], maxlen=3), collections.deque([1, 2], maxlen=3)

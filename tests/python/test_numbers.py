@@ -141,6 +141,22 @@ def test_gradients_go_through_numbers(backend):
     assert firesteel.counters()["fallbacks"] == {}
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+def test_compiled_kernels_take_numbers(dtype):
+    def program(x, n):
+        return ((x * n + 0.5) / n - n).abs() + (n - x), x.float() > n
+
+    for numbers in ([0.3, 1.7, -2.5, 7.25], [2, 3, -5, 11]):
+        compiled = firesteel.compile(program, backend="firesteel")
+        firesteel.reset_counters()
+        for n in numbers:
+            x = (X * 3).to(dtype)
+            for expected, got in zip(program(x, n), compiled(x, n), strict=True):
+                assert expected.dtype == got.dtype
+                torch.testing.assert_close(expected, got)
+        assert firesteel.counters()["captured"] == 2
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_attribute_that_counts_is_an_input(backend):
     class Model(torch.nn.Module):

@@ -1,0 +1,29 @@
+// Rules of builtins that are defined apart from the table of them all (builtins.cpp).
+#pragma once
+
+#include "capture/capture.h"
+
+namespace firesteel::capture {
+
+// Ends the capture at a call that is not known.
+[[noreturn]] void refuse(Capture& capture, PyObject* callable);
+
+// builtin_items.cpp: iter, next; enumerate, zip, map, itertools; list, tuple; sorted, min, max; set; sum, any, all;
+// reversed; dict.
+#define FIRESTEEL_ITEM_RULES(X) \
+  X(iterate)                    \
+  X(next_item)                  \
+  X(over_iterables)             \
+  X(of_items)                   \
+  X(of_ordered_items)           \
+  X(of_hashed_items)            \
+  X(sum_of)                     \
+  X(is_any)                     \
+  X(is_all)                     \
+  X(reverse)                    \
+  X(make_dict)
+#define X(name) PyRef name(Capture& capture, PyObject* callable, CallArgs& args);
+FIRESTEEL_ITEM_RULES(X)
+#undef X
+
+}  // namespace firesteel::capture
