@@ -169,6 +169,8 @@ def native_counters() -> dict[str, int]:
     """Kernels compiled and run, and operators run in them and by ATen."""
 
 def reset_native_counters() -> None: ...
+def _forget_kernels() -> None:
+    """For tests: kernels are made, or taken from disk, once more."""
 
 class CompiledFunction:
     """What firesteel.compile gives back for a function."""

@@ -19,11 +19,15 @@ using KernelFunction = void (*)(void* const* buffers, int64_t begin, int64_t end
 // The machine to compile for is the one at hand, or less where FIRESTEEL_CPU (avx512, avx2, sse) says so.
 FIRESTEEL_API std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> kernels);
 
+// For tests: kernels are made, or taken from disk, as if the process had just started. Those in use stay.
+FIRESTEEL_API void forget_kernels();
+
 // False where Firesteel was built without a code generator.
 FIRESTEEL_API bool can_compile_kernels();
 
 struct KernelCounters {
   uint64_t compiled = 0;  // machine code made
+  uint64_t loaded = 0;    // taken from disk
   uint64_t shared = 0;    // found ready
   uint64_t failed = 0;    // asked for in vain
 };

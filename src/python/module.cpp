@@ -72,6 +72,7 @@ nb::dict native_counts() {
   const KernelCounters kernels = kernel_counters();
   nb::dict result;
   result["kernels_compiled"] = kernels.compiled;
+  result["kernels_loaded"] = kernels.loaded;
   result["kernels_shared"] = kernels.shared;
   result["kernels_failed"] = kernels.failed;
   result["kernels_run"] = runs.kernels;
@@ -120,6 +121,7 @@ NB_MODULE(_C, module) {
   module.def("reset_trace_counters", &reset_trace_counters);
   module.def("native_counters", &native_counts, "Kernels compiled and run, and operators run in them and by ATen.");
   module.def("reset_native_counters", &reset_native_counts);
+  module.def("_forget_kernels", &forget_kernels, "For tests: kernels are made, or taken from disk, once more.");
   module.def(
       "_round_trip",
       [](nb::handle value) {

@@ -1,4 +1,4 @@
-// One LLJIT for the process; a module a batch; four cheap passes, then code generation.
+// One LLJIT for the process; an object a kernel, from disk where it was made before: four cheap passes, then code.
 #include "codegen/cpu/jit.h"
 
 #include <dlfcn.h>
@@ -14,6 +14,7 @@
 #include <llvm/Target/TargetMachine.h>
 
 #include "codegen/cpu/emit_kernel.h"
+#include "codegen/cpu/object_cache.h"
 #include "codegen/cpu/vector_math.h"
 
 namespace firesteel::cpu {
@@ -85,11 +86,14 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   passes.run(module, modules);
 }
 
+constexpr const char* kName = "firesteel_kernel";
+
 class Jit {
  public:
   explicit Jit(std::unique_ptr<llvm::orc::LLJIT> jit) : jit_(std::move(jit)) {}
 
-  Expected<std::vector<KernelFunction>> compile(std::span<const LoopKernel* const> kernels, Target target) {
+  // Machine code of one kernel, as an object file that holds a function of that name.
+  Expected<std::unique_ptr<llvm::MemoryBuffer>> compile(const LoopKernel& kernel, Target target) {
     auto& machine = machines_[target];
     if (!machine) {
       auto made = make_machine(target);
@@ -97,51 +101,62 @@ class Jit {
       machine = std::move(*made);
     }
     llvm::LLVMContext context;
-    llvm::Module module("firesteel_" + std::to_string(batch_), context);
+    llvm::Module module(kName, context);
     module.setDataLayout(machine->createDataLayout());
     module.setTargetTriple(machine->getTargetTriple().str());
-    std::vector<std::string> names;
-    for (const LoopKernel* kernel : kernels) {
-      names.push_back("firesteel_kernel_" + std::to_string(batch_) + "_" + std::to_string(names.size()));
-      emit_kernel(*kernel, names.back(), target, module);
-    }
-    ++batch_;
+    emit_kernel(kernel, kName, target, module);
     std::string broken;
     llvm::raw_string_ostream text(broken);
     if (llvm::verifyModule(module, &text)) return llvm::createStringError(llvm::inconvertibleErrorCode(), broken);
     optimize(module, *machine);
-    auto object = llvm::orc::SimpleCompiler(*machine)(module);
-    if (!object) return object.takeError();
-    if (llvm::Error error = jit_->addObjectFile(std::move(*object))) return error;
-    std::vector<KernelFunction> functions;
-    for (const std::string& name : names) {
-      auto address = jit_->lookup(name);
-      if (!address) return address.takeError();
-      functions.push_back(address->toPtr<KernelFunction>());
-    }
-    return functions;
+    return llvm::orc::SimpleCompiler(*machine)(module);
+  }
+
+  // Into the process. Each object is a library of its own, so that all may use the same name.
+  Expected<KernelFunction> link(std::unique_ptr<llvm::MemoryBuffer> object) {
+    llvm::orc::JITDylib& library = jit_->getExecutionSession().createBareJITDylib("kernel" + std::to_string(++linked_));
+    library.addToLinkOrder(jit_->getMainJITDylib());
+    if (llvm::Error error = jit_->addObjectFile(library, std::move(object))) return error;
+    auto address = jit_->lookup(library, kName);
+    if (!address) return address.takeError();
+    return address->toPtr<KernelFunction>();
   }
 
  private:
   std::unique_ptr<llvm::orc::LLJIT> jit_;
   std::map<Target, std::unique_ptr<llvm::TargetMachine>> machines_;
-  int batch_ = 0;
+  int linked_ = 0;
 };
 
 }  // namespace
 
-std::vector<KernelFunction> compile_batch(std::span<const LoopKernel* const> kernels, Target target, std::string& why) {
+KernelFunction make_kernel(const LoopKernel& kernel, Target target, MadeBy& by, std::string& why) {
   // Never destroyed: kernels may run while the process ends.
   static auto* jit = new Expected<std::unique_ptr<llvm::orc::LLJIT>>(make_jit());
   static Jit* compiler = *jit ? new Jit(std::move(**jit)) : nullptr;
   if (!compiler) {
     why = "LLVM's JIT cannot start";
-    return std::vector<KernelFunction>(kernels.size(), nullptr);
+    return nullptr;
   }
-  auto functions = compiler->compile(kernels, target);
-  if (functions) return std::move(*functions);
-  why = llvm::toString(functions.takeError());
-  return std::vector<KernelFunction>(kernels.size(), nullptr);
+  const ObjectCache cache = ObjectCache::at_hand();
+  const std::string key = std::string(target_text(target)) + "\n" + kernel.str();
+  if (auto object = cache.load(key)) {
+    auto function = compiler->link(std::move(object));
+    by = MadeBy::Cache;
+    if (function) return *function;
+    llvm::consumeError(function.takeError());  // whole, and yet of no use: made again
+  }
+  by = MadeBy::Compiler;
+  auto object = compiler->compile(kernel, target);
+  if (!object) {
+    why = llvm::toString(object.takeError());
+    return nullptr;
+  }
+  cache.store(key, (*object)->getBuffer());
+  auto function = compiler->link(std::move(*object));
+  if (function) return *function;
+  why = llvm::toString(function.takeError());
+  return nullptr;
 }
 
 }  // namespace firesteel::cpu

@@ -35,34 +35,31 @@ std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> k
   const cpu::Target target = cpu::chosen_target();
   Library& known = library();
   std::lock_guard lock(known.mutex);
-  std::vector<std::string> keys;
-  std::vector<const LoopKernel*> missing;
-  std::vector<std::string> missing_keys;
+  std::vector<KernelFunction> result;
   for (const LoopKernel* kernel : kernels) {
-    keys.push_back(std::string(cpu::target_text(target)) + "\n" + kernel->str());
-    const bool is_new = known.functions.emplace(keys.back(), nullptr).second;
+    const std::string key = std::string(cpu::target_text(target)) + "\n" + kernel->str();
+    auto [found, is_new] = known.functions.emplace(key, nullptr);
     if (is_new) {
-      missing.push_back(kernel);
-      missing_keys.push_back(keys.back());
+      std::string why;
+      auto by = cpu::MadeBy::Compiler;
+      found->second = cpu::make_kernel(*kernel, target, by, why);
+      uint64_t& count = by == cpu::MadeBy::Cache ? known.counters.loaded : known.counters.compiled;
+      ++(found->second ? count : known.counters.failed);
+      if (!why.empty()) warn_once(known, why);
     } else {
       ++known.counters.shared;
     }
+    result.push_back(found->second);
   }
-  if (!missing.empty()) {
-    std::string why;
-    const std::vector<KernelFunction> made = cpu::compile_batch(missing, target, why);
-    for (size_t i = 0; i < made.size(); ++i) {
-      known.functions[missing_keys[i]] = made[i];
-      ++(made[i] ? known.counters.compiled : known.counters.failed);
-    }
-    if (!why.empty()) warn_once(known, why);
-  }
-  std::vector<KernelFunction> result;
-  for (const std::string& key : keys) result.push_back(known.functions.at(key));
   return result;
 }
 
 bool can_compile_kernels() { return true; }
+
+void forget_kernels() {
+  std::lock_guard lock(library().mutex);
+  library().functions.clear();
+}
 
 KernelCounters kernel_counters() {
   std::lock_guard lock(library().mutex);

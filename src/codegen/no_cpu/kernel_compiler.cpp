@@ -8,6 +8,7 @@ std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> k
 }
 
 bool can_compile_kernels() { return false; }
+void forget_kernels() {}
 
 KernelCounters kernel_counters() { return {}; }
 void reset_kernel_counters() {}
