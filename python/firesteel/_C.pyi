@@ -169,6 +169,9 @@ def native_counters() -> dict[str, int]:
     """Kernels compiled and run, and operators run in them and by ATen."""
 
 def reset_native_counters() -> None: ...
+def _empty_pool() -> None:
+    """Gives memory that kernels' results have left back to the system."""
+
 def _forget_kernels() -> None:
     """For tests: kernels are made, or taken from disk, once more."""
 

@@ -12,6 +12,7 @@
 #include "python/pytree_nodes.h"
 #include "python/tensor_objects.h"
 #include "python/user_frames.h"
+#include "runtime/buffer_pool.h"
 #include "runtime/run_counters.h"
 
 namespace nb = nanobind;
@@ -76,6 +77,10 @@ nb::dict native_counts() {
   result["kernels_shared"] = kernels.shared;
   result["kernels_failed"] = kernels.failed;
   result["kernels_run"] = runs.kernels;
+  const PoolCounters pool = pool_counters();
+  result["buffers_fresh"] = pool.fresh;
+  result["buffers_reused"] = pool.reused;
+  result["idle_bytes"] = pool.idle_bytes;
   result["native_ops"] = runs.native_ops;
   result["aten_ops"] = runs.aten_ops;
   return result;
@@ -121,6 +126,7 @@ NB_MODULE(_C, module) {
   module.def("reset_trace_counters", &reset_trace_counters);
   module.def("native_counters", &native_counts, "Kernels compiled and run, and operators run in them and by ATen.");
   module.def("reset_native_counters", &reset_native_counts);
+  module.def("_empty_pool", &empty_pool, "Gives memory that kernels' results have left back to the system.");
   module.def("_forget_kernels", &forget_kernels, "For tests: kernels are made, or taken from disk, once more.");
   module.def(
       "_round_trip",

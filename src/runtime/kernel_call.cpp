@@ -6,6 +6,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "fuse/operand.h"
+#include "runtime/buffer_pool.h"
 
 namespace firesteel {
 namespace {
@@ -49,7 +50,7 @@ void KernelCall::run(std::span<const at::Tensor* const> inputs, std::span<at::Te
     buffers.push_back(const_cast<void*>(tensor->const_data_ptr()));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    outputs[i] = at::empty_strided(outputs_[i].sizes, outputs_[i].strides, at::TensorOptions(outputs_[i].dtype));
+    outputs[i] = pooled_tensor(outputs_[i].sizes, outputs_[i].strides, outputs_[i].dtype);
     buffers.push_back(outputs[i].mutable_data_ptr());
   }
   if (points_ == 0) return;

@@ -40,7 +40,8 @@ uint64_t hash(llvm::StringRef bytes) { return llvm::xxh3_64bits(bytes); }
 std::string user_folder() {
   if (const char* off = std::getenv("FIRESTEEL_CACHE"); off && std::strcmp(off, "0") == 0) return {};
   if (const char* named = std::getenv("FIRESTEEL_CACHE_DIR"); named && *named) return named;
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache == '/') return std::string(cache) + "/firesteel";
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache == '/')
+    return std::string(cache) + "/firesteel";
   if (const char* home = std::getenv("HOME"); home && *home == '/') return std::string(home) + "/.cache/firesteel";
   return {};
 }
@@ -71,7 +72,8 @@ std::string ObjectCache::path(const std::string& key) const {
 std::unique_ptr<llvm::MemoryBuffer> ObjectCache::load(const std::string& text) const {
   if (folder_.empty()) return nullptr;
   const std::string key = full_key(text), file = path(key);
-  auto read = llvm::MemoryBuffer::getFile(file, /*IsText=*/false, /*RequiresNullTerminator=*/false, /*IsVolatile=*/true);
+  auto read =
+      llvm::MemoryBuffer::getFile(file, /*IsText=*/false, /*RequiresNullTerminator=*/false, /*IsVolatile=*/true);
   if (!read) return nullptr;
   const llvm::StringRef bytes = (*read)->getBuffer();
   Header header;
@@ -100,8 +102,7 @@ void ObjectCache::store(const std::string& text, llvm::StringRef object) const {
   header.object_bytes = object.size();
   header.checksum = hash(object);
   auto put = [&](const void* data, size_t size) { return write(opened, data, size) == static_cast<ssize_t>(size); };
-  const bool written =
-      put(&header, sizeof header) && put(key.data(), key.size()) && put(object.data(), object.size());
+  const bool written = put(&header, sizeof header) && put(key.data(), key.size()) && put(object.data(), object.size());
   const bool closed = close(opened) == 0;
   // Whoever comes last wins; both have the same code.
   if (!written || !closed || std::rename(temporary.c_str(), file.c_str()) != 0) unlink(temporary.c_str());

@@ -1,0 +1,145 @@
+// Idle buffers by size, the oldest to go first; one lock, taken for a few instructions.
+#include "runtime/buffer_pool.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <list>
+#include <map>
+#include <mutex>
+
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+
+namespace firesteel {
+namespace {
+
+constexpr size_t kSmallest = size_t{256} << 10;       // bytes; less is malloc's business
+constexpr size_t kStep = size_t{64} << 10;            // sizes are rounded up, so that near ones share
+constexpr size_t kHugePage = size_t{2} << 20;         // worth asking the system for its large pages
+constexpr int64_t kLargestIdle = int64_t{512} << 20;  // bytes kept at most, unless FIRESTEEL_POOL_LIMIT says else
+constexpr double kWaste = 1.25;                       // a buffer serves what needs this part of it
+
+struct Buffer {
+  void* memory;
+  size_t bytes;
+};
+
+class Pool {
+ public:
+  Buffer take(size_t bytes) {
+    const size_t wanted = (bytes + kStep - 1) / kStep * kStep;
+    {
+      std::lock_guard lock(mutex_);
+      auto found = by_size_.lower_bound(wanted);
+      if (found != by_size_.end() && static_cast<double>(found->first) <= static_cast<double>(wanted) * kWaste) {
+        const Buffer buffer = *found->second;
+        idle_.erase(found->second);
+        by_size_.erase(found);
+        counters_.idle_bytes -= static_cast<int64_t>(buffer.bytes);
+        ++counters_.reused;
+        return buffer;
+      }
+      ++counters_.fresh;
+    }
+    Buffer buffer{c10::alloc_cpu(wanted), wanted};
+    if (wanted >= 2 * kHugePage) {
+      const auto start = (reinterpret_cast<uintptr_t>(buffer.memory) + kHugePage - 1) / kHugePage * kHugePage;
+      const auto end = (reinterpret_cast<uintptr_t>(buffer.memory) + wanted) / kHugePage * kHugePage;
+      if (end > start) madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);
+    }
+    return buffer;
+  }
+
+  void give_back(Buffer buffer) {
+    std::list<Buffer> dropped;
+    {
+      std::lock_guard lock(mutex_);
+      idle_.push_back(buffer);
+      by_size_.emplace(buffer.bytes, std::prev(idle_.end()));
+      counters_.idle_bytes += static_cast<int64_t>(buffer.bytes);
+      while (counters_.idle_bytes > limit_) drop_oldest(dropped);
+    }
+    for (const Buffer& old : dropped) c10::free_cpu(old.memory);
+  }
+
+  void empty() {
+    std::list<Buffer> dropped;
+    {
+      std::lock_guard lock(mutex_);
+      while (!idle_.empty()) drop_oldest(dropped);
+    }
+    for (const Buffer& old : dropped) c10::free_cpu(old.memory);
+  }
+
+  PoolCounters counters() {
+    std::lock_guard lock(mutex_);
+    return counters_;
+  }
+
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  void drop_oldest(std::list<Buffer>& dropped) {
+    const auto oldest = idle_.begin();
+    auto [first, last] = by_size_.equal_range(oldest->bytes);
+    while (first != last && first->second != oldest) ++first;
+    by_size_.erase(first);
+    counters_.idle_bytes -= static_cast<int64_t>(oldest->bytes);
+    dropped.splice(dropped.end(), idle_, oldest);
+  }
+
+  static int64_t limit() {
+    const char* asked = std::getenv("FIRESTEEL_POOL_LIMIT");
+    return asked ? std::atoll(asked) : kLargestIdle;
+  }
+
+  std::mutex mutex_;
+  std::list<Buffer> idle_;  // the oldest first
+  std::multimap<size_t, std::list<Buffer>::iterator> by_size_;
+  PoolCounters counters_;
+  const int64_t limit_ = limit();
+};
+
+// Tensors may die while the process ends, and a child must not find the lock taken by a thread it does not have.
+Pool& pool() {
+  static Pool* shared = [] {
+    auto* made = new Pool();
+    pthread_atfork([] { pool().mutex().lock(); }, [] { pool().mutex().unlock(); }, [] { pool().mutex().unlock(); });
+    return made;
+  }();
+  return *shared;
+}
+
+void release(void* context) {
+  auto* buffer = static_cast<Buffer*>(context);
+  pool().give_back(*buffer);
+  delete buffer;
+}
+
+}  // namespace
+
+at::Tensor pooled_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype) {
+  size_t elements = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 0) elements = 0;
+    if (elements) elements += static_cast<size_t>(sizes[d] - 1) * static_cast<size_t>(strides[d]);
+  }
+  const size_t bytes = elements * c10::elementSize(dtype);
+  if (bytes < kSmallest) return at::empty_strided(sizes, strides, at::TensorOptions(dtype));
+  auto* buffer = new Buffer(pool().take(bytes));
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes,
+                       c10::DataPtr(buffer->memory, buffer, &release, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
+                       /*resizable=*/true);
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
+PoolCounters pool_counters() { return pool().counters(); }
+void empty_pool() { pool().empty(); }
+
+}  // namespace firesteel

@@ -1,0 +1,27 @@
+// Memory for kernels' results: kept when the tensor dies, and given out again.
+//
+// The first touch of a fresh page costs more than most kernels take to fill it. Small buffers are left to malloc, which
+// keeps them by itself.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "firesteel/export.h"
+
+namespace firesteel {
+
+// As at::empty_strided on the CPU; the memory of a large one may have been another tensor's that is gone.
+FIRESTEEL_API at::Tensor pooled_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype);
+
+struct PoolCounters {
+  uint64_t fresh = 0;      // buffers that had to be allocated
+  uint64_t reused = 0;     // buffers given out again
+  int64_t idle_bytes = 0;  // kept for later, now
+};
+FIRESTEEL_API PoolCounters pool_counters();
+// Gives back to the system what is idle.
+FIRESTEEL_API void empty_pool();
+
+}  // namespace firesteel
