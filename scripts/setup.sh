@@ -71,7 +71,8 @@ install_system_packages() {
 
 check_python() {
   local version
-  version=$("$PYTHON" -c 'import platform, sys; print(platform.python_implementation(), "%d.%d" % sys.version_info[:2])')
+  version=$("$PYTHON" -c 'import platform, sys; print(platform.python_implementation(), "%d.%d" % sys.version_info[:2])') ||
+    stop "$PYTHON is there, but does not run."
   case $version in
     "CPython 3.11" | "CPython 3.12") ;;
     *) stop "$PYTHON is $version; Firesteel supports CPython 3.11 and 3.12." \

@@ -358,7 +358,7 @@ Arg Parser::list_arg(const c10::Type* slot) {
       if (all_items(items, is_number)) {
         c10::impl::GenericList list(c10::NumberType::get());
         for (const Arg& item : items) list.push_back(item.constant);
-        return Arg::of_const(std::move(list));
+        return Arg::of_const(list);
       }
       break;
     default:

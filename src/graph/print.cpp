@@ -74,7 +74,7 @@ ValueNames::ValueNames(const Graph& graph) {
   }
 }
 
-void ValueNames::add(const Value& value, std::string invented) {
+void ValueNames::add(const Value& value, const std::string& invented) {
   std::string base = clean_name(value.name.empty() ? invented : value.name);
   if (base.empty()) base = "value";
   std::string name = base;

@@ -19,7 +19,7 @@ class FIRESTEEL_API ValueNames {
   std::string operator()(const Value* value) const;
 
  private:
-  void add(const Value& value, std::string invented);
+  void add(const Value& value, const std::string& invented);
 
   std::unordered_map<const Value*, std::string> names_;
   std::unordered_map<std::string, size_t> counts_;

@@ -81,7 +81,7 @@ struct Executable::State {
   // Writes of data, or of sizes and strides alone.
   void apply_writes(bool metadata, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
   at::Tensor result(size_t index, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
-  std::vector<at::Tensor> finish(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs) const;
+  std::vector<at::Tensor> finish(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
 };
 
 void Executable::State::attach_backward(std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const {
@@ -139,7 +139,7 @@ at::Tensor Executable::State::result(size_t index, const std::vector<at::Tensor>
 
 // Writes to inputs, and results. A view of an input is made from its data as it is now; one that was made before the
 // input's shape changed, from the shape it had.
-std::vector<at::Tensor> Executable::State::finish(std::vector<at::Tensor> outputs,
+std::vector<at::Tensor> Executable::State::finish(const std::vector<at::Tensor>& outputs,
                                                   const std::vector<at::Tensor>& inputs) const {
   std::vector<at::Tensor> results(trace.result_count);
   apply_writes(/*metadata=*/false, outputs, inputs);
@@ -182,7 +182,7 @@ std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments
     }
     if (state_->needs_gradients(inputs)) state_->attach_backward(outputs, inputs);
   }
-  return state_->finish(std::move(outputs), inputs);
+  return state_->finish(outputs, inputs);
 }
 
 std::string Executable::mismatch(const std::vector<at::Tensor>& inputs) const {

@@ -60,7 +60,7 @@ int32_t Program::slot_for(const Value* value) {
 
 void Program::add_call(const Node& node) {
   FS_CHECK(node.op.is_aten(), "only ATen operators can be run here, not `{}`", node.op.str());
-  Instruction instruction{*node.op.aten, nullptr, {}, node.returns, {}, {}};
+  Instruction instruction{node.op.aten, nullptr, {}, node.returns, {}, {}};
   const auto& schema = node.op.aten->schema().arguments();
   for (size_t i = 0; i < node.args.size(); ++i) instruction.arguments.push_back(lay_out(node.args[i], schema[i]));
   for (const auto& output : node.outputs) {

@@ -105,9 +105,11 @@ Signature::Signature(const Trace& trace, bool with_gradients)
     Layout layout(input.value->type);
     for (const Mutation& mutation : trace.joint.graph.mutations)
       layout.is_written |= mutation.input == input.value.get();
-    if (input.role == InputRole::Argument) layouts_.push_back(std::move(layout));
-    if (input.role == InputRole::Captured && input.captured.defined())
+    if (input.role == InputRole::Argument) {
+      layouts_.push_back(std::move(layout));
+    } else if (input.role == InputRole::Captured && input.captured.defined()) {
       captured_.push_back({input.captured, std::move(layout)});
+    }
   }
 }
 

@@ -45,15 +45,13 @@ Value* unchanged_operand(const Node& node) {
   if (pointwise && is_aten_op(node, "mul")) {
     if (value(0) && is_one(right())) return value(0);
     if (value(1) && is_one(uniform_number(node.args[0]))) return value(1);
-  } else if (pointwise && is_aten_op(node, "div")) {
+  } else if ((pointwise && is_aten_op(node, "div")) || (overload == "Tensor_Scalar" && is_aten_op(node, "pow"))) {
     if (is_one(right())) return value(0);
   } else if (pointwise && unscaled && is_aten_op(node, "sub")) {
     if (is_zero(right(), false)) return value(0);
   } else if (pointwise && unscaled && is_aten_op(node, "add")) {
     bool integral = c10::isIntegralType(type.dtype, /*includeBool=*/true);
     if (is_zero(right(), true) || (integral && is_zero(right(), false))) return value(0);
-  } else if (overload == "Tensor_Scalar" && is_aten_op(node, "pow")) {
-    if (is_one(right())) return value(0);
   }
   return nullptr;
 }
