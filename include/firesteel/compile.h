@@ -15,7 +15,9 @@ struct CompileOptions {
   // What the function reads besides its arguments and tensors, as text: a graph is used only where it is as in its
   // trace. For a function that captures a module: `[net] { return std::string(net->is_training() ? "train" : "eval");
   // }`
-  std::function<std::string()> state;
+  std::function<std::string()> state = {};
+  // A graph break that the function asks for is an error: GraphBreakError.
+  bool fullgraph = false;
 };
 
 // The graphs of one compiled function, found by signature: structure and constants of the arguments; dtype, device,
@@ -31,10 +33,12 @@ class FIRESTEEL_API CompiledGraphs {
     TracedGraph graph;  // that gave them
   };
   // Any number of threads may call; one of them traces. No result: the caller is to run the function itself (past the
-  // limit, or inside another trace). `types`: tells apart the argument types of a function with `auto` parameters.
+  // limit, inside another trace, or where it asks for a graph break). `types`: tells apart the argument types of a
+  // function with `auto` parameters.
   std::optional<Result> call(const FlatValues& arguments, const FlatCallable& function, std::string_view types = {});
 
   std::vector<TracedGraph> graphs() const;
+  std::vector<GraphBreak> breaks() const;
 
  private:
   struct State;
@@ -51,6 +55,8 @@ class CompiledBase {
   // The graphs made so far, oldest first.
   std::vector<TracedGraph> graphs() const { return state_->graphs.graphs(); }
   size_t graph_count() const { return graphs().size(); }
+  // Why there are signatures without a graph, oldest first: calls of these run the function itself.
+  std::vector<GraphBreak> breaks() const { return state_->graphs.breaks(); }
 
  protected:
   template <class... Args>

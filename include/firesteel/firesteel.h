@@ -2,5 +2,6 @@
 #pragma once
 
 #include "firesteel/compile.h"
+#include "firesteel/controls.h"
 #include "firesteel/error.h"
 #include "firesteel/trace.h"

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "firesteel/callable.h"
+#include "firesteel/graph_break.h"
 #include "firesteel/stage_times.h"
 
 namespace firesteel {
@@ -15,8 +17,10 @@ class FIRESTEEL_API TracedGraph {
   struct State;
 
   // Runs `function` once on fake tensors like `arguments`. Gradients are recorded too where grad mode is on and
-  // something requires them. Throws a TraceError, or whatever the function throws.
-  static TracedGraph record(const FlatCallable& function, const FlatValues& arguments, const std::string& name);
+  // something requires them. Throws a TraceError, or whatever the function throws. `graph_break`: where the break is
+  // put that the function asked for, if that is why it threw.
+  static TracedGraph record(const FlatCallable& function, const FlatValues& arguments, const std::string& name,
+                            std::optional<GraphBreak>* graph_break = nullptr);
   explicit TracedGraph(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
   std::string str() const;       // the whole graph, its backward included

@@ -58,8 +58,7 @@ SourceRef Recorder::source_here() {
     }
   }
   SourceProvider provider = g_source_provider.load(std::memory_order_relaxed);
-  if (!provider) return nullptr;
-  SourceRef source = provider();
+  SourceRef source = named_place || !provider ? named_place : provider();
   if (phase == Phase::Forward && source) {
     // Autograd numbers its node just before the operator runs below it.
     const uint64_t next = at::sequence_number::peek();
@@ -269,7 +268,20 @@ void Recorder::fail_data_dependent(const std::string& op) {
   detail::raise<DataDependentError>(data_dependent_failure_);
 }
 
+void Recorder::fail_graph_break(GraphBreak asked) {
+  if (!graph_break) {
+    graph_break_failure_ = fmt::format(
+        "the traced function asks for a graph break, and one graph cannot hold it\n  at {}:{}\n  reason: {}\n"
+        "  try: keep the call out of the traced function; firesteel::compile without `fullgraph` runs such a function "
+        "as it is",
+        asked.file, asked.line, asked.reason);
+    graph_break = std::move(asked);
+  }
+  detail::raise<GraphBreakError>(graph_break_failure_);
+}
+
 void Recorder::rethrow_failure() const {
+  if (!graph_break_failure_.empty()) detail::raise<GraphBreakError>(graph_break_failure_);
   if (!data_dependent_failure_.empty()) detail::raise<DataDependentError>(data_dependent_failure_);
 }
 

@@ -59,6 +59,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   // Remembers an error that the function may swallow: a trace that met one must not succeed.
   [[noreturn]] void fail_data_dependent(const std::string& op);
+  [[noreturn]] void fail_graph_break(GraphBreak asked);
   void rethrow_failure() const;
 
   const std::vector<StandIn>& stand_ins() const { return stand_ins_; }
@@ -68,6 +69,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   RandomStates random_states;
   bool grad = false;
   bool captures_are_constants = false;
+  SourceRef named_place;                  // where operators come from, if it is not for the language layer to say
+  std::optional<GraphBreak> graph_break;  // the first that the function asked for
 
  private:
   friend class RecorderScope;
@@ -85,7 +88,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::unordered_map<const Value*, at::Tensor> fresh_constants_;
   std::unordered_map<uint64_t, SourceRef> source_of_sequence_;
   std::vector<at::Tensor> born_;
-  std::string data_dependent_failure_;
+  std::string data_dependent_failure_, graph_break_failure_;
   bool active_ = true;
   size_t numbers_ = 0;
 };

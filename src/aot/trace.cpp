@@ -74,6 +74,7 @@ class Tracing {
     }
   }
   ~Tracing() {
+    if (options_.graph_break) *options_.graph_break = recorder_->graph_break;
     recorder_->random_states.restore();
     recorder_->close();
   }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "aot/view_replay.h"
+#include "firesteel/graph_break.h"
 #include "graph/graph.h"
 #include "partition/partition.h"
 
@@ -24,6 +25,8 @@ struct TraceOptions {
   Tree input_tree;  // kept in the graph for printing and for nested calls
   // Runs the autograd engine's work; the Python layer releases the GIL around it. Null: just run it.
   std::function<void(const std::function<void()>&)> run_backward;
+  // Where the graph break is put that the function asked for, and that ended the trace. May be null.
+  std::optional<GraphBreak>* graph_break = nullptr;
 };
 
 // The state outside the inputs that a trace depends on, and a replay must find again.

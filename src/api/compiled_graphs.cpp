@@ -23,6 +23,7 @@ struct Call {
 struct Entry {
   TracedGraph graph;
   std::string types_and_state;
+  std::optional<GraphBreak> graph_break;  // then the graph does nothing: it keeps the signature of calls to run eagerly
 
   const Executable& executable() const { return *graph.state().executable; }
   bool serves(const Call& call) const {
@@ -80,6 +81,17 @@ struct CompiledGraphs::State {
     return nullptr;
   }
 
+  Entry make_entry(const FlatCallable& function, const Call& call) const {
+    std::optional<GraphBreak> asked;
+    try {
+      return {TracedGraph::record(function, call.arguments, options.name, &asked), call.types_and_state, {}};
+    } catch (...) {
+      if (!asked || options.fullgraph) throw;
+    }
+    auto nothing = [](const FlatValues&) { return FlatValues{}; };
+    return {TracedGraph::record(nothing, call.arguments, options.name), call.types_and_state, asked};
+  }
+
   void note_difference(const Call& call) {
     if (entries.empty()) return;
     const std::string text = difference(*entries.back(), call);
@@ -128,20 +140,31 @@ std::optional<CompiledGraphs::Result> CompiledGraphs::call(const FlatValues& arg
         state_->warn_once(call);
         return std::nullopt;
       }
-      entry = std::make_shared<Entry>(
-          Entry{TracedGraph::record(function, arguments, state_->options.name), call.types_and_state});
+      entry = std::make_shared<Entry>(state_->make_entry(function, call));
       std::unique_lock lock(state_->mutex);
       state_->entries.push_back(entry);
     }
   }
+  if (entry->graph_break) return std::nullopt;
   return Result{entry->executable().run(arguments.tensors), entry->graph};
 }
 
 std::vector<TracedGraph> CompiledGraphs::graphs() const {
   std::shared_lock lock(state_->mutex);
   std::vector<TracedGraph> graphs;
-  for (const auto& entry : state_->entries) graphs.push_back(entry->graph);
+  for (const auto& entry : state_->entries) {
+    if (!entry->graph_break) graphs.push_back(entry->graph);
+  }
   return graphs;
+}
+
+std::vector<GraphBreak> CompiledGraphs::breaks() const {
+  std::shared_lock lock(state_->mutex);
+  std::vector<GraphBreak> breaks;
+  for (const auto& entry : state_->entries) {
+    if (entry->graph_break) breaks.push_back(*entry->graph_break);
+  }
+  return breaks;
 }
 
 }  // namespace firesteel

@@ -19,13 +19,15 @@ Tree shown_arguments(const Tree& arguments) {
 
 }  // namespace
 
-TracedGraph TracedGraph::record(const FlatCallable& function, const FlatValues& arguments, const std::string& name) {
+TracedGraph TracedGraph::record(const FlatCallable& function, const FlatValues& arguments, const std::string& name,
+                                std::optional<GraphBreak>* graph_break) {
   auto state = std::make_shared<State>();
   state->argument_structure = arguments.structure;
   state->ambient = AmbientState::current();
 
   TraceOptions options;
   options.name = name;
+  options.graph_break = graph_break;
   options.grad = state->ambient.grad_mode && !state->ambient.inference_mode;
   options.input_tree = shown_arguments(argument_tree(arguments.structure));
   auto traced = [&](const std::vector<at::Tensor>& fakes) {
