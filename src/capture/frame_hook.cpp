@@ -39,7 +39,9 @@ void disarm(PyThreadState* state) {
 }
 
 PyObject* hook(PyThreadState* state, FsFrame* frame, int throwing) {
-  if (Capture* capture = current_capture()) return interpret_inlined(*capture, state, frame, throwing);
+  // CPython counts as tracing while it runs audit hooks: they are no business of the captured code.
+  Capture* capture = state->tracing ? nullptr : current_capture();
+  if (capture) return interpret_inlined(*capture, state, frame, throwing);
   Armed* armed = t_armed;
   if (!armed || throwing || fs_frame_function(frame) != armed->function) {
     _PyFrameEvalFunction next = g_other && g_other != &hook ? g_other : &_PyEval_EvalFrameDefault;

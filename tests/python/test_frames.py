@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import subprocess
 import sys
 import traceback
 import weakref
@@ -361,3 +362,45 @@ def test_monitoring_tools_see_everything(every):
     log, plain = [], []
     torch.testing.assert_close(compiled(torch.ones(1), log), loop_try_with(torch.ones(1), plain))
     assert log == plain
+
+
+AUDITED = """
+import sys, threading
+import torch
+import firesteel
+
+lock, events, inside = threading.Lock(), [], threading.local()
+
+def hook(event, args):
+    if getattr(inside, "now", False):
+        return
+    assert lock.acquire(timeout=5), event
+    inside.now = True
+    try:
+        events.append(event)
+        (lambda: None).__code__  # an event of its own
+    finally:
+        inside.now = False
+        lock.release()
+
+class Model(torch.nn.Module):
+    def forward(self, x, scale=2):
+        inner = lambda y: y * scale
+        return inner(x.sin()) + len(inner.__code__.co_freevars)
+
+model = Model()
+sys.addaudithook(hook)
+x = torch.randn(3)
+for backend in ("eager", "aot_eager"):
+    compiled = firesteel.compile(model, backend=backend, fullgraph=True)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), model(x))
+assert "object.__getattr__" in events
+counts = firesteel.counters()
+assert counts["captured"] == 2 and counts["hits"] == 4 and not counts["fallbacks"], counts
+"""
+
+
+def test_audit_hooks_are_left_alone():
+    done = subprocess.run([sys.executable, "-c", AUDITED], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
