@@ -274,6 +274,15 @@ def _recompiles(compiled: CompiledFunction) -> list[tuple[str, str]]:
 def _break_reasons() -> dict[str, tuple[str, str, str]]:
     """By id: what happened, why it matters, what to do."""
 
+def _oracle(on: bool) -> None:
+    """For tests: captures notice objects from before them that came in without a source."""
+
+def _oracle_reports() -> list[str]:
+    """What was noticed since then."""
+
+def _interrupt_after(instructions: int) -> int:
+    """For tests: Ctrl-C is pressed after so many captured instructions; 0: not. Gives how many were left."""
+
 def _break_every(instructions: int) -> None:
     """For tests: every piece ends after so many instructions; 0: not."""
 

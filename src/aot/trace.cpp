@@ -93,7 +93,8 @@ class Tracing {
     recorder_->graph.output_tree = output_tree();
     result_.arguments.resize(result_.arguments.size() + recorder_->number_count());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (recorder_->reached_argument(inputs[i])) result_.arguments[i].also_captured = inputs[i];
+      if (recorder_->reached_argument(inputs[i]))
+        result_.arguments[i].also_captured.emplace(inputs[i].getIntrusivePtr());
     }
     result_.joint.graph = std::move(recorder_->graph);
     result_.life = recorder_;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "aot/view_replay.h"
 #include "firesteel/graph_break.h"
@@ -39,6 +40,8 @@ struct FIRESTEEL_API AmbientState {
   friend bool operator==(const AmbientState&, const AmbientState&) = default;
 };
 
+using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
 // What a graph takes for granted about the memory of one argument, besides its type.
 struct ArgumentFacts {
   int32_t duplicate_of = -1;    // the earlier argument that is the same tensor
@@ -46,8 +49,12 @@ struct ArgumentFacts {
   int64_t storage_offset = 0;
   bool is_conj = false, is_neg = false;
   // The argument itself, where the function also reached it, or memory of it, without being handed it: the graph reads
-  // the argument in both places and holds for this very tensor only.
-  at::Tensor also_captured;
+  // the argument in both places and holds for this very tensor only. Held weakly: no other can take its address.
+  std::optional<WeakTensor> also_captured;
+
+  bool is_for(const at::Tensor& tensor) const {
+    return !also_captured || also_captured->_unsafe_get_target() == tensor.unsafeGetTensorImpl();
+  }
 };
 
 // The result of a trace. Without gradients the joint graph has forward outputs only.

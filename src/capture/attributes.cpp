@@ -52,7 +52,7 @@ PyRef get_item_of_tuple(Capture& capture, PyObject* tuple, Py_ssize_t index) {
 PyRef wrapped_module_attribute(Capture& capture, PyObject* module, PyObject* name) {
   for (const char* inner : {"m", "vf"}) {
     PyObject* wrapped = PyDict_GetItemString(PyModule_GetDict(module), inner);
-    const bool is_torch = std::string_view(PyModule_GetName(module)).starts_with("torch.");
+    const bool is_torch = module_name(module).starts_with("torch.");
     if (!wrapped || !is_torch) continue;
     if (PyModule_Check(wrapped)) return find_attribute(capture, wrapped, name);
     PyRef value = PyRef::steal(PyObject_GetAttr(wrapped, name));
@@ -72,6 +72,7 @@ PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name
     return capture.admit(value.get(), capture.sources.pinned(value.get(), std::string(python::text_of(name))));
   }
   PyObject* dict = PyModule_GetDict(module);
+  if (!dict) capture.stop(BreakReason::Attribute, spelled(module, name));  // it was never initialized
   PyObject* value = PyDict_GetItemWithError(dict, name);
   if (!PyModule_CheckExact(module)) {
     // A module of a class of its own: whatever the class defines goes its own way.
@@ -81,8 +82,7 @@ PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name
     if (!value) return wrapped_module_attribute(capture, module, name);
   }
   if (!value) return {};
-  const Source* in = capture.sources.pinned(dict, std::string(PyModule_GetName(module)));
-  return capture.admit(value, capture.sources.item(in, name));
+  return capture.admit(value, capture.sources.item(module_variables(capture, module), name));
 }
 
 // What the descriptor of a class gives for an object (null: for the class itself), followed where it is Python.
@@ -328,8 +328,8 @@ PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
   if (text == "__code__")
     return capture.admit(function->func_code, capture.sources.pinned(function->func_code, "__code__"));
   if (text == "__globals__") {
-    const Source* in = capture.sources.pinned(function->func_globals, "");
-    capture.remember(function->func_globals, in);
+    if (!capture.source_of(function->func_globals))
+      capture.remember(function->func_globals, capture.sources.pinned(function->func_globals, ""));
     return PyRef::borrow(function->func_globals);
   }
   if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
@@ -398,6 +398,19 @@ bool is_python_class(PyTypeObject* type) {
   return false;
 }
 
+std::string module_name(PyObject* module) {
+  const char* name = PyModule_GetName(module);
+  if (!name) PyErr_Clear();
+  return name ? name : "?";
+}
+
+const Source* module_variables(Capture& capture, PyObject* module) {
+  PyObject* dict = PyModule_GetDict(module);
+  const Source* source = capture.source_of(module);
+  if (!source || is_module_namespace(dict)) return capture.sources.pinned(dict, module_name(module));
+  return capture.sources.step(source, AccessKind::InstanceDict);
+}
+
 PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
   capture.settle(object);
   if (python::is_tensor(object)) return tensor_attribute(capture, object, name);
@@ -444,7 +457,7 @@ PyRef load_attribute(Capture& capture, PyObject* object, PyObject* name) {
     PyErr_Format(PyExc_AttributeError, "type object '%.50s' has no attribute '%U'", as_type(object)->tp_name, name);
   }
   if (PyModule_Check(object))
-    PyErr_Format(PyExc_AttributeError, "module '%s' has no attribute '%U'", PyModule_GetName(object), name);
+    PyErr_Format(PyExc_AttributeError, "module '%s' has no attribute '%U'", module_name(object).c_str(), name);
   name_error(name, object);
 }
 

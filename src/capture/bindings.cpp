@@ -7,6 +7,8 @@
 #include "capture/callables.h"
 #include "capture/compiled_function.h"
 #include "capture/counters.h"
+#include "capture/frame_interpreter.h"
+#include "capture/oracle.h"
 #include "python/constants.h"
 #include "python/errors.h"
 
@@ -135,6 +137,11 @@ void bind_capture(nb::module_& module) {
   module.def("_break_reasons", &break_reasons, "By id: what happened, why it matters, what to do.");
   module.def("counters", &counters_now,
              "What compiled functions have done: frames captured, calls served, missed, and run eagerly by reason.");
+  module.def("_oracle", &Oracle::enable, nb::arg("on"),
+             "For tests: captures notice objects from before them that came in without a source.");
+  module.def("_oracle_reports", &Oracle::reports, "What was noticed since then.");
+  module.def("_interrupt_after", &interrupt_after, nb::arg("instructions"),
+             "For tests: Ctrl-C is pressed after so many captured instructions; 0: not. Gives how many were left.");
   module.def("_break_every", &force_breaks, nb::arg("instructions"),
              "For tests: every piece ends after so many instructions; 0: not.");
   module.def("reset_counters", [] { counters() = Counters(); });

@@ -75,6 +75,11 @@ PyRef load_method(Capture& capture, PyObject* object, PyObject* name, bool& take
 // A method looked up in the class alone, bound; empty where there is none.
 PyRef special_method(Capture& capture, PyObject* object, const char* name);
 
+// A module's variables: those of one that is imported are there for good.
+const Source* module_variables(Capture& capture, PyObject* module);
+// `?` where it has none.
+std::string module_name(PyObject* module);
+
 // stores.cpp. A null value deletes.
 void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObject* value);
 // object.__setattr__

@@ -76,10 +76,10 @@ PyRef run_as_it_is(Capture& capture, PyObject* callable, const CallArgs& args, b
     capture.consult_deep(value.get());
   }
   Suspended suspended(capture);
-  PyRef result = args.call(callable);
+  PyRef result = is_cached_function(callable) ? capture.cached_call(callable, args) : args.call(callable);
   if (is_guardable_constant(result.get()) || python::is_tensor(result.get())) return result;
   if (!shared) return capture.made(std::move(result));
-  return capture.admit(result.get(), capture.sources.pinned(result.get(), name_of(callable) + "(…)"));
+  return capture.admit(result.get(), capture.sources.kept(result.get(), name_of(callable) + "(…)"));
 }
 
 PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args) {

@@ -1,6 +1,7 @@
 // The state of a capture: stopping, guards, and what is held.
 #include "capture/capture.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -63,11 +64,13 @@ void Capture::stop(BreakReason reason, std::string detail) {
   found.depth = depth;
   found.in_whole_stretch = whole_stretches > 0;
   found.is_error = found.in_whole_stretch || guards::break_policy() == guards::BreakPolicy::Error;
+  Suspended suspended(*this);  // reading a line of a file is no part of the program
   add_place(found);
   throw found;
 }
 
 void Capture::refuse(const char* type_name, const std::string& message) {
+  Suspended suspended(*this);
   try {
     python::raise_as_is(type_name, python::insert_place(message, python::show_user_line()));
   } catch (...) {
@@ -110,7 +113,12 @@ void Capture::stop_for_own_error() {
     PyRef module = python::checked(PyImport_ImportModule("firesteel._C"));
     return python::checked(PyObject_GetAttrString(module.get(), "Error")).release();
   }();
-  if (PyErr_ExceptionMatches(own)) stop_for_python_error();
+  // Nor is it the code's own that memory or the stack ran out here: where it runs for real they may well last.
+  if (PyErr_ExceptionMatches(own) || PyErr_ExceptionMatches(PyExc_MemoryError)) stop_for_python_error();
+  if (PyErr_ExceptionMatches(PyExc_RecursionError)) {
+    PyErr_Clear();
+    stop(BreakReason::Depth, "as many as Python allows");
+  }
 }
 
 void Capture::guard_present(PyObject* dict, const Source* in, PyObject* key) {
@@ -140,6 +148,28 @@ void Capture::guard_class_attribute(PyTypeObject* type, PyObject* name, PyObject
     if (known.get() == name) return;
   }
   watched->found.emplace_back(PyRef::borrow(name), PyRef::borrow(found));
+}
+
+PyRef Capture::cached_call(PyObject* callable, const CallArgs& args) {
+  if (!cached_calls) return args.call(callable);
+  auto same = [](const PyRef& a, const PyRef& b) {
+    if (a.get() == b.get()) return true;
+    return is_guardable_constant(a.get()) && is_guardable_constant(b.get()) && python::same_constant(a.get(), b.get());
+  };
+  auto same_names = [](PyObject* a, PyObject* b) {
+    return a == b || (a && b && PyObject_RichCompareBool(a, b, Py_EQ) == 1);
+  };
+  const size_t index = cached_count_++;
+  if (index < cached_calls->size()) {
+    const CachedCall& known = (*cached_calls)[index];
+    if (known.callable.get() == callable && same_names(known.args.keywords.get(), args.keywords.get()) &&
+        std::equal(known.args.values.begin(), known.args.values.end(), args.values.begin(), args.values.end(), same))
+      return known.result;
+    cached_calls->resize(index);  // this attempt goes another way
+  }
+  PyRef result = args.call(callable);
+  cached_calls->push_back({PyRef::borrow(callable), args, result});
+  return result;
 }
 
 Capture::~Capture() { journal.roll_back(); }

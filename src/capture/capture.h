@@ -52,6 +52,13 @@ struct RecordOptions {
   std::optional<python::Flat> flat_result;  // of an opaque call
 };
 
+// A call of a cached function that ran for real.
+struct CachedCall {
+  PyRef callable;
+  CallArgs args;
+  PyRef result;
+};
+
 class Capture {
  public:
   enum class Mode { Record, Concrete };
@@ -147,6 +154,8 @@ class Capture {
 
   // ---- calls that are not looked into (opaque_calls.cpp)
   PyRef nonstrict_call(PyObject* function, CallArgs args);
+  // Calls a cached function for real, once in all attempts of one capture: its statistics show every call.
+  PyRef cached_call(PyObject* callable, const CallArgs& args);
   PyRef allowed_call(PyObject* function, const CallArgs& args);
 
   // The stand-ins for the call's arguments, in the order they were added.
@@ -161,12 +170,12 @@ class Capture {
   Graph graph;  // torch-level
   guards::SourceTable sources;
   std::vector<Guard> guards;
-  std::vector<const Source*> input_sources;  // one a graph input
-  std::vector<PyRef> arguments;              // the real tensors of the call
+  std::vector<const Source*> input_sources;   // one a graph input
+  std::vector<PyRef> arguments;               // the real tensors of the call
   std::vector<const Source*> number_sources;  // numbers that are inputs, in the order the trace got to know them
-  bool interrupted = false;                  // a signal's handler has raised
-  PyRef interrupt;                           // the exception that ended the capture as itself
-  std::optional<Break> broken;               // set while a break passes through CPython's frames
+  bool interrupted = false;                   // a signal's handler has raised
+  PyRef interrupt;                            // the exception that ended the capture as itself
+  std::optional<Break> broken;                // set while a break passes through CPython's frames
   size_t depth = 0;
   Journal journal;
   // What was appended to a deque from outside, as long as nothing else was done to it.
@@ -179,8 +188,9 @@ class Capture {
   long clock = 0;                            // instructions of the outer frame so far
   bool runs_python_again = false;            // the backend calls opaque functions at every call
   bool ran_opaque_python = false;            // a nonstrict function may capture tensors, unguarded
-  std::vector<std::string> lost_gradients;   // what to warn of: tensors an opaque function captured
-  PyRef uncaught;                            // the exception that left the outer frame
+  std::vector<CachedCall>* cached_calls = nullptr;  // of all attempts so far, in their order
+  std::vector<std::string> lost_gradients;          // what to warn of: tensors an opaque function captured
+  PyRef uncaught;                                   // the exception that left the outer frame
 
  private:
   struct Number {
@@ -198,6 +208,7 @@ class Capture {
 
   void guard_limit(PyObject* deque, const Source* source);
   PyRef tensor_at(PyObject* real, const Source* source);
+  void guard_function(PyObject* function, const Source* source);
   void add_input(PyObject* real, PyRef fake, const Source* source, InputRole role);
   void record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
               RecordOptions options = {});
@@ -219,6 +230,7 @@ class Capture {
   size_t open_numbers_ = 0, computed_ = 0;
   bool settles_at_once_ = false;
   std::vector<PyRef> held_;
+  size_t cached_count_ = 0;  // of this attempt
   int nesting_ = 0;
 };
 
@@ -236,6 +248,8 @@ class Suspended {
 
 // An int or float, no bool and no subclass.
 bool is_number(PyObject* object);
+// The variables of a module that is imported.
+bool is_module_namespace(PyObject* globals);
 // Exact types that are compared by value without running Python code.
 bool is_guardable_constant(PyObject* object);
 // Every constant in a flattened value was guarded by its value, so that it may be kept; a module that a nonstrict

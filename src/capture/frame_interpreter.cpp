@@ -8,6 +8,7 @@
 
 #include "capture/callables.h"
 #include "capture/frame_hook.h"
+#include "capture/oracle.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -106,12 +107,22 @@ Ending FrameInterpreter::loop(int end, bool once) {
   return now_ == State::Returned ? Ending::Returned : Ending::Yielded;
 }
 
+namespace {
+
+long g_interrupt_after = 0;
+
+}  // namespace
+
+long interrupt_after(long instructions) { return std::exchange(g_interrupt_after, instructions); }
+
 // Names of keywords belong to the call that follows: no one may stop in between.
 void FrameInterpreter::step() {
   started_ = next_;
+  if (g_interrupt_after > 0 && !capture_.concrete && --g_interrupt_after == 0) PyErr_SetInterrupt();
   do {
     step_one();
   } while (keywords_);
+  if (Oracle::enabled()) Oracle::look(capture_, code_, PyCode_Addr2Line(code_, current_ * 2), stack_);
 }
 
 void FrameInterpreter::step_one() {

@@ -90,6 +90,7 @@ class FrameInterpreter {
   void push_method(PyObject* name);
   void serve_interrupts();
   PyRef globals_dict(const Source*& source);
+  void guard_builtins(PyObject* globals, const Source* in);
   PyRef load_name(PyObject* wanted);
   void add_to_dict(PyObject* dict, PyObject* key, PyObject* value);
   [[noreturn]] void raise_python(PyObject* type, const std::string& text);
@@ -125,5 +126,8 @@ class FrameInterpreter {
 
 // Takes the frame of a function called inside: what the frame hook does with it. Never throws.
 PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* frame, int throwing) noexcept;
+
+// For tests: Ctrl-C is pressed after so many captured instructions; 0: not. Gives how many were left.
+long interrupt_after(long instructions);
 
 }  // namespace firesteel::capture

@@ -73,10 +73,13 @@ bool is_deque(PyObject* object) {
   return PyObject_TypeCheck(object, type);
 }
 
-PyObject*& slot_value(PyObject* object, PyObject* member) {
-  auto* found = reinterpret_cast<PyMemberDescrObject*>(member);
-  return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + found->d_member->offset);
+int64_t slot_offset(PyObject* member) { return reinterpret_cast<PyMemberDescrObject*>(member)->d_member->offset; }
+
+PyObject*& slot_at(PyObject* object, int64_t offset) {
+  return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + offset);
 }
+
+PyObject*& slot_value(PyObject* object, PyObject* member) { return slot_at(object, slot_offset(member)); }
 
 void refill(PyObject* container, PyObject* copy) {
   if (PyDict_Check(container)) return refill_dict(container, copy);
@@ -93,9 +96,9 @@ void refill(PyObject* container, PyObject* copy) {
 }
 
 void Journal::before(PyObject* container) {
-  auto [found, is_new] = index_.try_emplace(container, changes_.size());
-  if (!is_new) return;
+  if (touched(container)) return;
   PyRef copy = PyCell_Check(container) ? PyRef::borrow(PyCell_GET(container)) : copy_of(container);
+  index_.emplace(container, changes_.size());
   changes_.push_back({PyRef::borrow(container), {}, std::move(copy)});
 }
 
@@ -134,18 +137,24 @@ void put(const Journal::Change& change, PyObject* value) {
   }
 }
 
+// What was short for a moment may be there again. Filling a container anew can be done any number of times.
+void put_for_sure(const Journal::Change& change, PyObject* value) {
+  constexpr int kTries = 8;
+  for (int tries = 0; tries < kTries; ++tries) {
+    try {
+      return put(change, value);
+    } catch (...) {
+      PyErr_Clear();  // out of memory
+    }
+  }
+}
+
 }  // namespace
 
 void Journal::roll_back() {
   if (changes_.empty()) return;
   python::ErrorAside aside;
-  for (size_t i = changes_.size(); i-- > 0;) {
-    try {
-      put(changes_[i], changes_[i].before.get());
-    } catch (...) {
-      PyErr_Clear();  // out of memory: nothing more can be done
-    }
-  }
+  for (size_t i = changes_.size(); i-- > 0;) put_for_sure(changes_[i], changes_[i].before.get());
   index_.clear();
   changes_.clear();
 }
@@ -158,13 +167,7 @@ Journal::Hidden::Hidden(Journal& journal) : journal_(journal) {
 
 Journal::Hidden::~Hidden() {
   python::ErrorAside aside;
-  for (size_t i = 0; i < pending_.size(); ++i) {
-    try {
-      put(journal_.changes_[i], pending_[i].get());
-    } catch (...) {
-      PyErr_Clear();
-    }
-  }
+  for (size_t i = 0; i < pending_.size(); ++i) put_for_sure(journal_.changes_[i], pending_[i].get());
 }
 
 }  // namespace firesteel::capture

@@ -57,8 +57,10 @@ class Journal {
   std::unordered_map<PyObject*, size_t> index_;
 };
 
-// The value in a slot, borrowed, maybe null.
+// The value in a slot, borrowed, maybe null; and the slot's place in the object.
 PyObject*& slot_value(PyObject* object, PyObject* member);
+int64_t slot_offset(PyObject* member);
+PyObject*& slot_at(PyObject* object, int64_t offset);
 // Makes a container hold what the copy holds, without running Python code of its class.
 void refill(PyObject* container, PyObject* copy);
 // What a dict holds, as a dict of the plain kind and in the dict's order, which an OrderedDict keeps apart.

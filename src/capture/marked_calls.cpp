@@ -47,7 +47,7 @@ PyRef constant_result(Capture& capture, PyObject* callable, CallArgs args) {
     result = args.call(callable);
   }
   if (is_guardable_constant(result.get()) || capture.source_of(result.get())) return capture.adopt(std::move(result));
-  return capture.admit(result.get(), capture.sources.pinned(result.get(), name_of(callable) + "(…)"));
+  return capture.admit(result.get(), capture.sources.kept(result.get(), name_of(callable) + "(…)"));
 }
 
 // ---- the control functions

@@ -56,9 +56,20 @@ void FrameInterpreter::delete_fast(int arg) {
 PyRef FrameInterpreter::globals_dict(const Source*& source) {
   PyObject* globals = fs_frame_globals(frame_);
   if (!PyDict_CheckExact(globals)) capture_.stop(BreakReason::Attribute, "a global variable");
-  source = capture_.sources.pinned(globals, "");
-  if (!capture_.concrete) capture_.remember(globals, source);
+  source = capture_.source_of(globals);
+  if (!source) {
+    source = capture_.sources.pinned(globals, "");
+    if (!capture_.concrete) capture_.remember(globals, source);
+  }
   return PyRef::borrow(globals);
+}
+
+// Other global variables may come with other builtins.
+void FrameInterpreter::guard_builtins(PyObject* globals, const Source* in) {
+  static PyObject* name = interned("__builtins__").release();
+  PyObject* builtins = PyDict_GetItemWithError(globals, name);
+  if (!builtins) return capture_.guard_absent(globals, in, name);
+  capture_.add_guard({GuardKind::Identity, capture_.sources.item(in, name), PyRef::borrow(builtins)});
 }
 
 PyRef FrameInterpreter::load_name(PyObject* wanted) {
@@ -73,6 +84,7 @@ PyRef FrameInterpreter::load_name(PyObject* wanted) {
   PyObject* value = PyDict_GetItemWithError(builtins, wanted);
   if (!value)
     raise_name_error(PyExc_NameError, fmt::format("name '{}' is not defined", python::text_of(wanted)), wanted);
+  if (!capture_.concrete && in && !in->is_object()) guard_builtins(globals.get(), in);
   return capture_.read_key(builtins, capture_.sources.pinned(builtins, ""), wanted, value);
 }
 

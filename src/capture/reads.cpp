@@ -63,6 +63,12 @@ bool is_guardable_constant(PyObject* object) {
   return python::is_plain_constant(object);
 }
 
+bool is_module_namespace(PyObject* globals) {
+  PyObject* name = PyDict_GetItemString(globals, "__name__");
+  PyObject* module = name && PyUnicode_CheckExact(name) ? PyDict_GetItem(PyImport_GetModuleDict(), name) : nullptr;
+  return module && PyModule_Check(module) && PyModule_GetDict(module) == globals;
+}
+
 bool is_sequence(PyObject* object) { return PyList_CheckExact(object) || PyTuple_CheckExact(object); }
 
 bool is_mapping(PyObject* object) {
@@ -108,8 +114,7 @@ PyRef Capture::admit(PyObject* value, const Source* source) {
   } else if (is_fixed_object(value)) {
     add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
   } else if (PyFunction_Check(value)) {
-    auto* function = reinterpret_cast<PyFunctionObject*>(value);
-    add_guard({GuardKind::Code, source, python::checked(PyTuple_Pack(2, function->func_code, function->func_globals))});
+    guard_function(value, source);
   } else {
     add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)))});
   }
@@ -119,6 +124,15 @@ PyRef Capture::admit(PyObject* value, const Source* source) {
     admit(PyMethod_GET_SELF(value), sources.step(source, AccessKind::MethodSelf));
   }
   return PyRef::borrow(value);
+}
+
+// A module's variables are there for good. Those of code that was exec'd go with it: they are reached through the
+// function, so that nobody has to keep them.
+void Capture::guard_function(PyObject* value, const Source* source) {
+  auto* function = reinterpret_cast<PyFunctionObject*>(value);
+  PyObject* globals = is_module_namespace(function->func_globals) ? function->func_globals : Py_None;
+  add_guard({GuardKind::Code, source, python::checked(PyTuple_Pack(2, function->func_code, globals))});
+  if (globals == Py_None) remember(function->func_globals, sources.step(source, AccessKind::FunctionGlobals));
 }
 
 PyRef Capture::adopt(PyRef value) {

@@ -3,6 +3,8 @@
 
 #include <Python.h>
 
+#include <unordered_set>
+
 #include "capture/callables.h"
 #include "capture/journal.h"
 #include "python/errors.h"
@@ -32,10 +34,15 @@ void set_field(PyObject*& field, PyRef value) {
 
 }  // namespace
 
-int RecipeBook::traverse(visitproc visit, void* arg) const {
-  for (const Recipe& recipe : recipes) Py_VISIT(recipe.object.get());
-  for (const Write& write : writes) Py_VISIT(write.key.get());
-  return 0;
+void RecipeBook::settle(guards::Holdings& holdings) {
+  std::unordered_set<PyObject*> known;
+  auto take = [&](PyRef object) {
+    PyObject* held = holdings.hold(object.get());
+    if (held && holdings.holds_weakly(held) && known.insert(held).second) pins.push_back(held);
+    return held;
+  };
+  for (Recipe& recipe : recipes) recipe.held = take(std::move(recipe.object));
+  for (Write& write : writes) write.held = take(std::move(write.key));
 }
 
 std::vector<PyRef> Cook::parts(const Recipe& recipe) {
@@ -51,7 +58,7 @@ PyRef Cook::make(int32_t index) {
     case RecipeKind::Nothing:
       return {};
     case RecipeKind::Constant:
-      return recipe.object;
+      return PyRef::borrow(recipe.held);
     case RecipeKind::Load:
       return loads_[recipe.index];
     case RecipeKind::Output:
@@ -66,8 +73,8 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
   switch (recipe.kind) {
     case RecipeKind::Tuple: {
       PyRef tuple = new_tuple(parts(recipe));
-      if (!recipe.object) return tuple;
-      auto* type = reinterpret_cast<PyTypeObject*>(recipe.object.get());
+      if (!recipe.held) return tuple;
+      auto* type = reinterpret_cast<PyTypeObject*>(recipe.held);
       PyRef args = checked(PyTuple_Pack(1, tuple.get()));
       return checked(PyTuple_Type.tp_new(type, args.get(), nullptr));
     }
@@ -103,7 +110,7 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
     }
     case RecipeKind::Function: {
       PyRef globals = make(recipe.parts[0]);
-      PyRef made = made_[index] = checked(PyFunction_New(recipe.object.get(), globals.get()));
+      PyRef made = made_[index] = checked(PyFunction_New(recipe.held, globals.get()));
       auto* function = reinterpret_cast<PyFunctionObject*>(made.get());
       set_field(function->func_closure, make(recipe.parts[1]));
       set_field(function->func_defaults, make(recipe.parts[2]));
@@ -114,7 +121,7 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
       return made;
     }
     case RecipeKind::Instance: {
-      auto* type = reinterpret_cast<PyTypeObject*>(recipe.object.get());
+      auto* type = reinterpret_cast<PyTypeObject*>(recipe.held);
       PyRef contents = make(recipe.parts[0]);
       PyRef none = checked(PyTuple_New(0));
       // A value type takes its contents when it is made; a container is filled afterwards.
@@ -133,15 +140,15 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
         check(PyDict_Update(own.get(), state.get()) == 0);
       }
       for (size_t i = 2; i + 1 < recipe.parts.size(); i += 2) {
-        PyRef member = make(recipe.parts[i]);
-        slot_value(object.get(), member.get()) = make(recipe.parts[i + 1]).release();
+        const int64_t offset = book_.recipes[recipe.parts[i]].index;
+        slot_at(object.get(), offset) = make(recipe.parts[i + 1]).release();
       }
       return object;
     }
     case RecipeKind::Attribute:
-      return checked(PyObject_GetAttr(make(recipe.parts[0]).get(), recipe.object.get()));
+      return checked(PyObject_GetAttr(make(recipe.parts[0]).get(), recipe.held));
     case RecipeKind::Call:
-      return checked(PyObject_CallMethodNoArgs(make(recipe.parts[0]).get(), recipe.object.get()));
+      return checked(PyObject_CallMethodNoArgs(make(recipe.parts[0]).get(), recipe.held));
     case RecipeKind::Stepped: {
       PyRef iterator = checked(PyObject_GetIter(make(recipe.parts[0]).get()));
       for (int64_t i = 0; i < recipe.index; ++i) {
@@ -176,12 +183,11 @@ void Cook::apply_writes() {
     PyObject *target = targets[i].get(), *value = values[i].get();
     switch (write.kind) {
       case WriteKind::SetKey:
-        check((PyODict_Check(target) ? PyODict_SetItem(target, write.key.get(), value)
-                                     : PyDict_SetItem(target, write.key.get(), value)) == 0);
+        check((PyODict_Check(target) ? PyODict_SetItem(target, write.held, value)
+                                     : PyDict_SetItem(target, write.held, value)) == 0);
         break;
       case WriteKind::DeleteKey:
-        check((PyODict_Check(target) ? PyODict_DelItem(target, write.key.get())
-                                     : PyDict_DelItem(target, write.key.get())) == 0);
+        check((PyODict_Check(target) ? PyODict_DelItem(target, write.held) : PyDict_DelItem(target, write.held)) == 0);
         break;
       case WriteKind::Append:
         if (PyList_Check(target)) {
@@ -199,8 +205,8 @@ void Cook::apply_writes() {
         break;
       }
       case WriteKind::SetSlot: {
-        PyRef old = PyRef::steal(slot_value(target, write.key.get()));
-        slot_value(target, write.key.get()) = Py_XNewRef(value);
+        PyRef old = PyRef::steal(slot_at(target, write.offset));
+        slot_at(target, write.offset) = Py_XNewRef(value);
         break;
       }
     }

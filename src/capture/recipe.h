@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "guards/holdings.h"
 #include "guards/source.h"
 #include "python/py_ref.h"
 
@@ -33,6 +34,7 @@ using python::PyRef;
     "a function of code `object`: globals, closure, defaults, kwdefaults, "      \
     "annotations, dict, qualname")                                               \
   X(Instance, "an object of class `object`: its contents, its dict, then slots") \
+  X(Slot, "no value: the place `index` of the slot that the next part fills")    \
   X(Attribute, "attribute `object` of the part")                                 \
   X(Call, "what the method `object` of the part gives, without arguments")       \
   X(Stepped, "an iterator over the part, moved on by `index` items")             \
@@ -46,7 +48,8 @@ enum class RecipeKind : uint8_t {
 
 struct Recipe {
   RecipeKind kind = RecipeKind::Nothing;
-  PyRef object;
+  PyRef object;              // while capturing; then
+  PyObject* held = nullptr;  // of the entry's holdings
   int64_t index = 0;
   std::vector<int32_t> parts;
 };
@@ -58,7 +61,7 @@ struct Recipe {
   X(Append, "the value to a list or deque")          \
   X(Refill, "a container with what the value holds") \
   X(SetCell, "a cell to the value")                  \
-  X(SetSlot, "a slot to the value; `key` is its descriptor")
+  X(SetSlot, "a slot to the value; `offset` is its place")
 
 enum class WriteKind : uint8_t {
 #define X(name, what) name,
@@ -69,8 +72,10 @@ enum class WriteKind : uint8_t {
 struct Write {
   WriteKind kind;
   int32_t target;  // recipes
-  PyRef key;
+  PyRef key;       // while capturing; then `held`
   int32_t value = 0;
+  int64_t offset = 0;
+  PyObject* held = nullptr;
 };
 
 struct RecipeBook {
@@ -78,8 +83,10 @@ struct RecipeBook {
   std::vector<const Source*> loads;  // while capturing; then their places among the guards' slots
   std::vector<uint32_t> load_slots;
   std::vector<Write> writes;
+  std::vector<PyObject*> pins;  // what is held weakly, and must live while the recipes are used
 
-  int traverse(visitproc visit, void* arg) const;
+  // The capture is over: what the recipes refer to is held by the entry's holdings.
+  void settle(guards::Holdings& holdings);
 };
 
 // One use of a book.

@@ -42,7 +42,7 @@ PyTypeObject* c_base(PyTypeObject* type) {
 }  // namespace
 
 int32_t RecipeMaker::add(RecipeKind kind, PyObject* object, std::vector<int32_t> parts, int64_t index) {
-  book_.recipes.push_back({kind, PyRef::borrow(object), index, std::move(parts)});
+  book_.recipes.push_back({kind, PyRef::borrow(object), nullptr, index, std::move(parts)});
   return static_cast<int32_t>(book_.recipes.size()) - 1;
 }
 
@@ -172,7 +172,7 @@ int32_t RecipeMaker::instance(PyObject* value) {
         if (reinterpret_cast<PyMemberDescrObject*>(member)->d_member->type != T_OBJECT_EX) continue;
         PyObject* held = slot_value(value, member);
         if (!held) continue;
-        parts.push_back(constant(member));
+        parts.push_back(add(RecipeKind::Slot, nullptr, {}, slot_offset(member)));
         parts.push_back(of(held));
       }
     }
@@ -221,7 +221,8 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
     auto* function = reinterpret_cast<PyFunctionObject*>(value);
     return with_parts(value, RecipeKind::Function, function->func_code, [&] {
       PyObject* annotations = function->func_annotations;
-      return std::vector<int32_t>{constant(function->func_globals),
+      const Source* globals = capture_.source_of(function->func_globals);
+      return std::vector<int32_t>{globals && !globals->is_object() ? load(globals) : constant(function->func_globals),
                                   of(function->func_closure),
                                   of(function->func_defaults),
                                   of(function->func_kwdefaults),
@@ -372,7 +373,7 @@ void RecipeMaker::keep_apart(PyObject* container, const Source* source) {
     source = source->parent;
     object = capture_.object_at(source);
   }
-  if (!object || source->kind == AccessKind::Pinned) return;
+  if (!object || source->is_object()) return;
   capture_.keep_apart(object, source);
 }
 
@@ -384,8 +385,8 @@ void RecipeMaker::add_writes() {
     const int32_t target = load(source);
     keep_apart(container, source);
     if (change.member) {
-      book_.writes.push_back(
-          {WriteKind::SetSlot, target, change.member, of(slot_value(container, change.member.get()))});
+      PyObject* member = change.member.get();
+      book_.writes.push_back({WriteKind::SetSlot, target, {}, of(slot_value(container, member)), slot_offset(member)});
     } else if (PyCell_Check(container)) {
       book_.writes.push_back({WriteKind::SetCell, target, {}, of(PyCell_GET(container))});
     } else if (PyDict_Check(container)) {

@@ -131,7 +131,10 @@ PyRef call_for_real(PyObject* callable, const CallArgs& args) {
 }
 
 Region::Region(RegionOptions options) : options_(std::move(options)) { all_regions().insert(this); }
-Region::~Region() { all_regions().erase(this); }
+Region::~Region() {
+  self_.reset();
+  all_regions().erase(this);
+}
 
 Region* Region::current() { return t_region; }
 
@@ -153,14 +156,64 @@ void Region::Bucket::drop_stale() {
   gave_up = false;
 }
 
-void Region::Bucket::remove(const std::shared_ptr<Segment>& segment) {
-  segments.erase(std::remove(segments.begin(), segments.end(), segment), segments.end());
+void Region::Bucket::add_moving(guards::SourcePath path) {
+  if (!path.empty() && std::find(moving.begin(), moving.end(), path) == moving.end()) moving.push_back(std::move(path));
 }
 
 Region::Bucket& Region::bucket(PyCodeObject* code, int next) {
   auto [found, is_new] = buckets_.try_emplace(Place{code, next});
-  if (is_new) codes_.push_back(PyRef::borrow(reinterpret_cast<PyObject*>(code)));
+  if (is_new && !codes_.count(code)) {
+    auto held = std::make_unique<guards::Holdings>();
+    held->hold(reinterpret_cast<PyObject*>(code));
+    held->on_death([self = std::weak_ptr(self_), code] {
+      if (auto region = self.lock()) (*region)->forget_code(code);
+    });
+    codes_.emplace(code, std::move(held));
+  }
   return found->second;
+}
+
+void Region::add(Bucket& bucket, std::shared_ptr<Segment> segment) {
+  segment->holdings.on_death([self = std::weak_ptr(self_), lost = segment.get()] {
+    if (auto region = self.lock()) (*region)->forget(lost);
+  });
+  bucket.segments.insert(bucket.segments.begin(), std::move(segment));
+}
+
+void Region::forget(const Segment* lost) {
+  for (auto& [place, found] : buckets_) {
+    auto& held = found.segments;
+    auto at = std::find_if(held.begin(), held.end(), [&](const auto& segment) { return segment.get() == lost; });
+    if (at == held.end()) continue;
+    found.wasted = (*at)->served_again ? 0 : found.wasted + 1;
+    if (found.wasted) {
+      // Tensors that come and go with a call are inputs rather than parts of the graph.
+      for (guards::SourcePath& path : (*at)->guards->lost_tensors()) found.add_moving(std::move(path));
+    }
+    // What goes with it may run Python, which may call us.
+    const std::shared_ptr<Segment> last = std::move(*at);
+    held.erase(at);
+    return;
+  }
+}
+
+void Region::forget_code(PyCodeObject* code) {
+  std::vector<Bucket> lost;
+  for (auto at = buckets_.begin(); at != buckets_.end();) {
+    if (at->first.code != code) {
+      ++at;
+      continue;
+    }
+    lost.push_back(std::move(at->second));
+    at = buckets_.erase(at);
+  }
+  auto held = codes_.extract(code);
+}
+
+// Pieces that died count only where all that was ever compiled dies at once: then compiling is no use.
+bool Region::is_full(const Bucket& bucket) const {
+  constexpr size_t kPatience = 32;
+  return bucket.segments.size() >= options_.recompile_limit || bucket.wasted / kPatience >= options_.recompile_limit;
 }
 
 std::shared_ptr<Segment> Region::find_call(Bucket& bucket, PyObject* function, const CallValues& values, Slots& slots) {
@@ -169,6 +222,7 @@ std::shared_ptr<Segment> Region::find_call(Bucket& bucket, PyObject* function, c
     const Segment& segment = *bucket.segments[i];
     if (!segment.shape->matches(values.positional, values.keywords) || segment.ambient != ambient) continue;
     if (!segment.matches(values.raw, function, slots)) continue;
+    segment.served_again = true;
     if (i > 0) std::rotate(bucket.segments.begin(), bucket.segments.begin() + i, bucket.segments.begin() + i + 1);
     return bucket.segments.front();
   }
@@ -182,6 +236,7 @@ std::shared_ptr<Segment> Region::find_piece(Bucket& bucket, PyObject* function, 
     const bool unguarded = segment.kind == SegmentKind::Concrete;
     if (!unguarded && (segment.ambient != ambient || !segment.matches(fs_frame_locals(frame), function, slots)))
       continue;
+    segment.served_again = true;
     if (i > 0) std::rotate(bucket.segments.begin(), bucket.segments.begin() + i, bucket.segments.begin() + i + 1);
     return bucket.segments.front();
   }
@@ -195,18 +250,17 @@ void Region::note_moving(Bucket& bucket, PyObject* function, const CallValues& v
     Slots slots;
     const int failed = segment->guards->run(values.raw, function, slots);
     guards::SourcePath path = segment->guards->moved_tensor(failed, slots);
-    if (!path.empty()) bucket.moving.push_back(std::move(path));
-    for (guards::SourcePath& number : segment->guards->changed_numbers(values.raw, function)) {
-      if (std::find(bucket.moving.begin(), bucket.moving.end(), number) == bucket.moving.end())
-        bucket.moving.push_back(std::move(number));
-    }
+    bucket.add_moving(std::move(path));
+    for (guards::SourcePath& number : segment->guards->changed_numbers(values.raw, function))
+      bucket.add_moving(std::move(number));
   }
 }
 
 // Why the newest piece did not serve.
 std::string Region::explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values) const {
-  if (bucket.segments.empty()) return "nothing was compiled yet";
-  const Segment& segment = *bucket.segments.front();
+  if (bucket.segments.empty()) return bucket.wasted ? "an object that was used is gone" : "nothing was compiled yet";
+  const std::shared_ptr<Segment> held = bucket.segments.front();  // explaining runs Python, which may drop it
+  const Segment& segment = *held;
   if (segment.shape && !segment.shape->matches(values.positional, values.keywords))
     return "the call passes its arguments in another way";
   if (std::string text = segment.ambient.difference(guards::Ambient::current()); !text.empty()) return text;
@@ -226,7 +280,7 @@ bool Region::reach_limit(Bucket& bucket, PyObject* function, const CallValues& v
   const std::string text = fmt::format(
       "`{}` was compiled {} times and runs eagerly from now on\n  the guard that failed last: {}\n"
       "  try: pass what keeps changing as a tensor, keep it out of the compiled function, or raise recompile_limit",
-      name_of(function), bucket.segments.size(), explain_miss(bucket, function, values));
+      name_of(function), std::max(bucket.segments.size(), bucket.wasted), explain_miss(bucket, function, values));
   return PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) == 0;
 }
 
@@ -333,7 +387,7 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
       return fall_back(function, values, BreakReason::Generator);
     }
     if (guards::Ambient::current().python_modes) return fall_back(function, values, BreakReason::Modes);
-    if (!starts.gave_up && starts.segments.size() >= options_.recompile_limit) {
+    if (!starts.gave_up && is_full(starts)) {
       if (options_.fullgraph) {
         python::raise_as_is(
             "RecompileLimitError",
@@ -395,13 +449,11 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
           raise_break(*first->broken);
           return fs_frame_finish(state, frame, nullptr);
         }
-        starts.segments.insert(starts.segments.begin(), first);
         tell(*first);
         if (first->kind != SegmentKind::Eager) ++counters().captured;
-        if (first->kind != SegmentKind::Concrete && !first->matches(values.raw, function, slots)) {
-          starts.remove(first);
+        if (first->kind != SegmentKind::Concrete && !first->matches(values.raw, function, slots))
           return run_on(state, frame, BreakReason::Unstable);
-        }
+        add(starts, first);
       }
       return drive(state, frame, function, std::move(first), slots);
     } catch (...) {
@@ -434,7 +486,7 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         here.drop_stale();
         if (stance_kind() == StanceKind::EagerOnRecompile) return run_on(state, frame, BreakReason::Stance);
         if (stance_kind() == StanceKind::FailOnRecompile) refuse_to_compile(here, function, values);
-        if (!here.gave_up && here.segments.size() >= options_.recompile_limit && !reach_limit(here, function, values))
+        if (!here.gave_up && is_full(here) && !reach_limit(here, function, values))
           return fs_frame_finish(state, frame, nullptr);
         if (here.gave_up) return run_on(state, frame, BreakReason::Limit);
         if (guards::Ambient::current().python_modes) {
@@ -446,13 +498,11 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         note_moving(here, function, values);
         segment = capture_segment({state, frame, function, nullptr, nullptr, &here.moving}, options_.backend,
                                   /*whole=*/false);
-        here.segments.insert(here.segments.begin(), segment);
         tell(*segment);
         if (segment->kind != SegmentKind::Eager) ++counters().captured;
-        if (segment->kind != SegmentKind::Concrete && !segment->matches(fs_frame_locals(frame), function, slots)) {
-          here.remove(segment);
+        if (segment->kind != SegmentKind::Concrete && !segment->matches(fs_frame_locals(frame), function, slots))
           return run_on(state, frame, BreakReason::Unstable);
-        }
+        add(here, segment);
       }
     }
     const bool one_step = segment->kind == SegmentKind::Eager && segment->broken->reason == BreakReason::TensorKind;

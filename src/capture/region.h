@@ -56,11 +56,12 @@ class Region {
   struct Bucket {
     std::vector<std::shared_ptr<Segment>> segments;
     std::vector<guards::SourcePath> moving;  // tensors and numbers that were other ones at a later call
+    size_t wasted = 0;                       // pieces in a row that died before they could serve a second call
     bool gave_up = false;                    // the limit was reached: eager from now on
 
     // Pieces from before the program said something new about callables can never serve again.
     void drop_stale();
-    void remove(const std::shared_ptr<Segment>& segment);
+    void add_moving(guards::SourcePath path);
   };
   struct Place {
     PyCodeObject* code;
@@ -75,6 +76,12 @@ class Region {
   using Slots = guards::Slots;
 
   Bucket& bucket(PyCodeObject* code, int next);
+  void add(Bucket& bucket, std::shared_ptr<Segment> segment);
+  // An object that a piece looked at is gone: so is the piece.
+  void forget(const Segment* segment);
+  // A function's code is gone, and all of its pieces.
+  void forget_code(PyCodeObject* code);
+  bool is_full(const Bucket& bucket) const;
   std::shared_ptr<Segment> find_call(Bucket& bucket, PyObject* function, const CallValues& values, Slots& slots);
   std::shared_ptr<Segment> find_piece(Bucket& bucket, PyObject* function, FsFrame* frame, Slots& slots);
   // Learns from a miss which tensors and numbers change from call to call.
@@ -100,12 +107,13 @@ class Region {
   Region& with_backend(const BackendChoice& backend);
 
   RegionOptions options_;
-  std::vector<std::unique_ptr<Region>> others_;  // for a backend that set_stance() forces
+  std::shared_ptr<Region*> self_ = std::make_shared<Region*>(this);  // for those who may outlive it
+  std::vector<std::unique_ptr<Region>> others_;                      // for a backend that set_stance() forces
   bool was_called_ = false;
   bool is_forced_ = false;  // one of those
   std::unordered_map<Place, Bucket, Hash> buckets_;
   std::vector<Recompile> recompiles_;
-  std::vector<PyRef> codes_;  // keeps the places' code alive
+  std::unordered_map<PyCodeObject*, std::unique_ptr<guards::Holdings>> codes_;  // of the places
 };
 
 // Called with a description of each piece right after it was captured; None: nobody is.

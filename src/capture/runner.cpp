@@ -2,6 +2,7 @@
 #include "capture/runner.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
@@ -31,13 +32,13 @@ constexpr BackendRow kBackends[] = {
 struct Operand {
   int32_t slot = -1;
   bool last_use = false;
-  PyRef constant;
+  PyObject* constant = nullptr;  // of the entry's holdings
   std::unique_ptr<Tree> tree;
   std::vector<int32_t> leaves;
 };
 
 struct Call {
-  PyRef callable;
+  PyObject* callable;  // of the entry's holdings
   std::vector<Operand> operands;
   size_t positional = 0;
   PyRef keywords;
@@ -60,20 +61,21 @@ PyRef follow(PyRef value, const std::vector<Py_ssize_t>& way) {
 
 class EagerRunner final : public Runner {
  public:
-  EagerRunner(const Graph& graph, std::vector<uint32_t> inputs) : inputs_(std::move(inputs)) {
+  EagerRunner(const Graph& graph, std::vector<uint32_t> inputs, guards::Holdings& holdings)
+      : inputs_(std::move(inputs)) {
     std::unordered_map<const Value*, int32_t> slots;
     for (const Input& input : graph.inputs) slots.emplace(input.value.get(), static_cast<int32_t>(slots.size()));
     for (const auto& node : graph.nodes) {
       const auto& recorded = *static_cast<const TorchCall*>(node->op.callee.get());
       Call& call = calls_.emplace_back();
-      call.callable = recorded.callable;
+      call.callable = take(recorded.callable.get(), holdings);
       call.positional = recorded.args.children.size();
       call.source = node->source;
       std::vector<int32_t> leaves;
       node->each_input([&](const Value* value) { leaves.push_back(slots.at(value)); });
       size_t next = 0;
       for (const Tree* side : {&recorded.args, &recorded.kwargs}) {
-        for (const Tree& child : side->children) call.operands.push_back(operand(child, leaves, next));
+        for (const Tree& child : side->children) call.operands.push_back(operand(child, leaves, next, holdings));
       }
       if (!recorded.kwargs.children.empty()) call.keywords = keyword_names(recorded.kwargs);
       for (size_t i = 0; i < node->outputs.size(); ++i) {
@@ -88,7 +90,8 @@ class EagerRunner final : public Runner {
   }
 
   bool run(PyObject* const* given, std::vector<PyRef>& outputs) const override {
-    std::vector<PyRef> slots(slot_count_);
+    std::vector<PyRef> slots(slot_count_), pins;
+    for (PyObject* object : pins_) pins.push_back(PyRef::borrow(object));
     for (size_t i = 0; i < inputs_.size(); ++i) slots[i] = PyRef::borrow(given[inputs_[i]]);
     for (const Call& call : calls_) execute(call, slots);
     outputs.reserve(outputs_.size());
@@ -97,12 +100,19 @@ class EagerRunner final : public Runner {
   }
 
  private:
-  static Operand operand(const Tree& tree, const std::vector<int32_t>& leaves, size_t& next) {
+  PyObject* take(PyObject* object, guards::Holdings& holdings) {
+    // What no guard knows may have been made for this graph alone.
+    if (!holdings.holds_weakly(object)) return holdings.keep(object);
+    if (known_.insert(object).second) pins_.push_back(object);
+    return object;
+  }
+
+  Operand operand(const Tree& tree, const std::vector<int32_t>& leaves, size_t& next, guards::Holdings& holdings) {
     Operand made;
     if (tree.kind == TreeKind::Leaf) {
       made.slot = leaves.at(next++);
     } else if (tree.kind == TreeKind::Constant) {
-      made.constant = *static_cast<PyRef*>(tree.context.get());
+      made.constant = take(static_cast<PyRef*>(tree.context.get())->get(), holdings);
     } else {
       made.tree = std::make_unique<Tree>(tree);
       for (size_t i = tree.leaf_count(); i-- > 0;) made.leaves.push_back(leaves.at(next++));
@@ -143,7 +153,7 @@ class EagerRunner final : public Runner {
       if (operand.slot >= 0) {
         raw.push_back(slots[operand.slot].get());
       } else if (!operand.tree) {
-        raw.push_back(operand.constant.get());
+        raw.push_back(operand.constant);
       } else {
         std::vector<PyRef> leaves;
         for (int32_t slot : operand.leaves) leaves.push_back(slots[slot]);
@@ -152,7 +162,7 @@ class EagerRunner final : public Runner {
       }
     }
     PyRef result = PyRef::steal(PyObject_Vectorcall(
-        call.callable.get(), raw.data() + 1, call.positional | PY_VECTORCALL_ARGUMENTS_OFFSET, call.keywords.get()));
+        call.callable, raw.data() + 1, call.positional | PY_VECTORCALL_ARGUMENTS_OFFSET, call.keywords.get()));
     if (!result) {
       // The traceback names the user's line, though no frame of it was there.
       if (call.source)
@@ -167,6 +177,8 @@ class EagerRunner final : public Runner {
 
   std::vector<uint32_t> inputs_;
   std::vector<Call> calls_;
+  std::vector<PyObject*> pins_;  // held weakly, and needed until the run has ended
+  std::unordered_set<PyObject*> known_;
   std::vector<int32_t> outputs_;
   size_t slot_count_ = 0;
 };
@@ -175,8 +187,11 @@ class EagerRunner final : public Runner {
 
 class AotRunner final : public Runner {
  public:
-  AotRunner(Executable executable, std::vector<uint32_t> inputs)
-      : executable_(std::move(executable)), inputs_(std::move(inputs)) {}
+  AotRunner(Executable executable, std::vector<uint32_t> inputs, std::vector<int32_t> captured)
+      : executable_(std::move(executable)), inputs_(std::move(inputs)), captured_(std::move(captured)) {
+    const std::vector<at::Tensor> tensors = executable_.signature().captured();
+    for (size_t i = 0; i < captured_.size(); ++i) constants_.push_back(captured_[i] < 0 ? tensors[i] : at::Tensor());
+  }
 
   bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const override {
     std::vector<at::Tensor> inputs;
@@ -186,13 +201,18 @@ class AotRunner final : public Runner {
       inputs.push_back(number ? python::number_tensor(slots[slot]) : python::unpack(slots[slot]));
       if (!inputs.back().defined()) return false;
     }
+    // The first reference that is not Python's own goes through Python: it is taken here, where the GIL is held.
+    std::vector<at::Tensor> captured;
+    captured.reserve(captured_.size());
+    for (size_t i = 0; i < captured_.size(); ++i)
+      captured.push_back(captured_[i] < 0 ? constants_[i] : python::unpack(slots[captured_[i]]));
     std::vector<at::Tensor> results;
     try {
       python::with_torch_warnings([&] {
         python::GilRelease no_gil;
         // Under no_grad a backward is there only because the captured code switched gradients on.
         at::AutoGradMode mode(c10::GradMode::is_enabled() || executable_.backward());
-        results = executable_(inputs);
+        results = executable_(inputs, captured);
       });
     } catch (...) {
       python::set_python_error(std::current_exception());
@@ -213,6 +233,8 @@ class AotRunner final : public Runner {
  private:
   Executable executable_;
   std::vector<uint32_t> inputs_;
+  std::vector<int32_t> captured_;
+  std::vector<at::Tensor> constants_;
 };
 
 }  // namespace
@@ -230,11 +252,13 @@ std::vector<std::pair<std::string_view, std::string_view>> backend_rows() {
   return rows;
 }
 
-std::unique_ptr<Runner> make_eager_runner(const Graph& graph, std::vector<uint32_t> inputs) {
-  return std::make_unique<EagerRunner>(graph, std::move(inputs));
+std::unique_ptr<Runner> make_eager_runner(const Graph& graph, std::vector<uint32_t> inputs,
+                                          guards::Holdings& holdings) {
+  return std::make_unique<EagerRunner>(graph, std::move(inputs), holdings);
 }
-std::unique_ptr<Runner> make_aot_runner(Executable executable, std::vector<uint32_t> inputs) {
-  return std::make_unique<AotRunner>(std::move(executable), std::move(inputs));
+std::unique_ptr<Runner> make_aot_runner(Executable executable, std::vector<uint32_t> inputs,
+                                        std::vector<int32_t> captured) {
+  return std::make_unique<AotRunner>(std::move(executable), std::move(inputs), std::move(captured));
 }
 
 }  // namespace firesteel::capture

@@ -40,10 +40,12 @@ class Runner {
   virtual int traverse(visitproc, void*) const { return 0; }
 };
 
-// `inputs`: the slot of each input of the graph.
-std::unique_ptr<Runner> make_eager_runner(const Graph& graph, std::vector<uint32_t> inputs);
+// `inputs`: the slot of each input of the graph. `holdings` are those of the runner's entry.
+std::unique_ptr<Runner> make_eager_runner(const Graph& graph, std::vector<uint32_t> inputs, guards::Holdings& holdings);
 // `inputs`: the slot of each argument of the executable.
-std::unique_ptr<Runner> make_aot_runner(Executable executable, std::vector<uint32_t> inputs);
+// `captured`: the same for each of its captured tensors; -1 for one that it keeps itself.
+std::unique_ptr<Runner> make_aot_runner(Executable executable, std::vector<uint32_t> inputs,
+                                        std::vector<int32_t> captured);
 // Hands the graph over at the first run, with that run's inputs as examples, and runs what comes back.
 std::unique_ptr<Runner> make_callable_runner(Graph graph, std::vector<uint32_t> inputs, PyRef compiler);
 

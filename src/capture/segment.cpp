@@ -13,9 +13,11 @@
 #include "capture/frame_interpreter.h"
 #include "capture/marks.h"
 #include "capture/opaque_state.h"
+#include "capture/oracle.h"
 #include "capture/recipe_maker.h"
 #include "compiler.h"
 #include "python/errors.h"
+#include "python/no_collection.h"
 #include "python/pytree.h"
 #include "python/pytree_nodes.h"
 #include "python/tensor_objects.h"
@@ -24,20 +26,6 @@
 
 namespace firesteel::capture {
 namespace {
-
-// A finalizer that a collection runs in the middle of a capture would be taken for the function's own doing.
-class NoCollection {
- public:
-  NoCollection() : was_on_(PyGC_Disable() == 1) {}
-  ~NoCollection() {
-    if (was_on_) PyGC_Enable();
-  }
-  NoCollection(const NoCollection&) = delete;
-  NoCollection& operator=(const NoCollection&) = delete;
-
- private:
-  bool was_on_;
-};
 
 // Torch's modes and the exception being handled, put back at the end.
 class KeepThreadState {
@@ -148,9 +136,13 @@ class Attempt {
     PyObject* value = nullptr;
     PyObject* const* roots = start_.shape ? start_.arguments : fs_frame_locals(start_.frame);
     for (const guards::SourceStep& step : path) {
+      // The path may be that of a call of another shape.
+      const bool missing = step.kind == AccessKind::Argument && start_.shape &&
+                           step.index >= static_cast<int64_t>(start_.shape->count());
+      if (missing || step.lost()) return;
       value = step.kind == AccessKind::Argument   ? roots[step.index]
               : step.kind == AccessKind::Function ? start_.function
-                                                  : guards::follow(step.kind, value, step.key.get(), step.index);
+                                                  : guards::follow(step.kind, value, step.key(), step.index);
       if (!value) return;
     }
     if (is_number(value)) return capture.expect_changes(capture.sources.at(path));
@@ -203,6 +195,7 @@ class Attempt {
 
   // `*args` and `**kwargs` are made anew at every call; what they hold are arguments.
   void collect_rest(PyObject* container, const Parameter& parameter) {
+    Oracle::allow(container);
     PyRef values = PyTuple_Check(container) ? PyRef::borrow(container) : python::checked(PyDict_Values(container));
     for (size_t i = 0; i < parameter.items.size(); ++i) {
       PyRef value = python::checked(PySequence_GetItem(values.get(), static_cast<Py_ssize_t>(i)));
@@ -277,13 +270,36 @@ class Attempt {
   long no_recipe_birth = -2;  // -2: nothing was missing; -1: it is not known when it was made
 };
 
+// Tensors that a guard walks to at every call: the entry need not keep them.
+TensorSet guarded_captures(const Capture& capture) {
+  TensorSet tensors;
+  for (const Input& input : capture.graph.inputs) {
+    if (input.captured.defined()) tensors.insert(input.captured.unsafeGetTensorImpl());
+  }
+  return tensors;
+}
+
+// Where the guards find each of the executable's captured tensors; -1 for those that no guard leads to.
+std::vector<int32_t> captured_slots(const Executable& executable, const Capture& capture,
+                                    const guards::GuardProgram& guards) {
+  std::unordered_map<const c10::TensorImpl*, int32_t> known;
+  for (size_t i = 0; i < capture.graph.inputs.size(); ++i) {
+    const at::Tensor& tensor = capture.graph.inputs[i].captured;
+    if (tensor.defined())
+      known[tensor.unsafeGetTensorImpl()] = static_cast<int32_t>(guards.slot_of(capture.input_sources[i]));
+  }
+  std::vector<int32_t> slots;
+  for (const at::Tensor& tensor : executable.signature().captured()) {
+    auto found = known.find(tensor.unsafeGetTensorImpl());
+    slots.push_back(found == known.end() ? -1 : found->second);
+  }
+  return slots;
+}
+
 // Tensors that C code reached by itself were captured without a guard.
 void refuse_unknown_captures(const Trace& trace, const Capture& capture) {
   if (capture.ran_opaque_python) return;
-  std::unordered_set<const c10::TensorImpl*> known;
-  for (const Input& input : capture.graph.inputs) {
-    if (input.captured.defined()) known.insert(input.captured.unsafeGetTensorImpl());
-  }
+  const TensorSet known = guarded_captures(capture);
   for (const Input& input : trace.joint.graph.inputs) {
     if (input.role != InputRole::Captured || !input.captured.defined()) continue;
     c10::TensorImpl* impl = input.captured.unsafeGetTensorImpl();
@@ -364,25 +380,35 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   Segment& segment = *attempt.segment;
   if (attempt.start_.shape) segment.shape = *attempt.start_.shape;
   segment.ambient = ambient;
+  const bool empty = capture.graph.nodes.empty() && capture.graph.outputs.empty();
+  if (segment.kind == SegmentKind::Break && empty && segment.book.writes.empty() && !segment.modes) {
+    // Runs as it is, whatever it meets.
+    segment.kind = SegmentKind::Concrete;
+    segment.guards = std::make_unique<guards::GuardProgram>(capture.sources, std::vector<Guard>(),
+                                                            std::vector<const Source*>(), segment.holdings);
+    segment.book = {};
+    return;
+  }
   std::vector<const Source*> wanted = capture.input_sources;
   wanted.insert(wanted.end(), segment.book.loads.begin(), segment.book.loads.end());
-  segment.guards = std::make_unique<guards::GuardProgram>(capture.sources, std::move(capture.guards), wanted);
+  segment.guards =
+      std::make_unique<guards::GuardProgram>(capture.sources, std::move(capture.guards), wanted, segment.holdings);
+  segment.book.settle(segment.holdings);
   for (const Source* source : segment.book.loads) segment.book.load_slots.push_back(segment.guards->slot_of(source));
   segment.book.loads.clear();
   std::vector<uint32_t> slots;
   for (const Source* source : capture.input_sources) slots.push_back(segment.guards->slot_of(source));
-  const bool empty = capture.graph.nodes.empty() && capture.graph.outputs.empty();
   if (!empty && backend.runs_aten()) {
-    slots.resize(capture.arguments.size());  // the executable holds what was captured
+    slots.resize(capture.arguments.size());  // the executable knows what was captured
     for (const Source* source : capture.number_sources) slots.push_back(segment.guards->slot_of(source));
-    segment.runner = make_aot_runner(std::move(*executable), std::move(slots));
+    std::vector<int32_t> captured = captured_slots(*executable, capture, *segment.guards);
+    executable->let_go(guarded_captures(capture));
+    segment.runner = make_aot_runner(std::move(*executable), std::move(slots), std::move(captured));
   } else if (!empty && backend.kind == Backend::Callable && !capture.graph.nodes.empty()) {
     segment.runner = make_callable_runner(capture.graph.clone(), std::move(slots), backend.compiler);
   } else if (!empty) {
-    segment.runner = make_eager_runner(capture.graph, std::move(slots));
+    segment.runner = make_eager_runner(capture.graph, std::move(slots), segment.holdings);
   }
-  if (segment.kind == SegmentKind::Break && empty && segment.book.writes.empty() && !segment.modes)
-    segment.kind = SegmentKind::Concrete;
   segment.graph_text = capture.graph.str();
 }
 
@@ -393,7 +419,7 @@ std::shared_ptr<Segment> eager_segment(Attempt& attempt, Break broken, const gua
   segment->ambient = ambient;
   segment->broken = std::move(broken);
   segment->guards = std::make_unique<guards::GuardProgram>(attempt.capture.sources, std::move(attempt.capture.guards),
-                                                           std::vector<const Source*>());
+                                                           std::vector<const Source*>(), segment->holdings);
   return segment;
 }
 
@@ -429,16 +455,20 @@ void forget_warnings() { warnings_given().clear(); }
 std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const BackendChoice& backend, bool whole) {
   python::watch_data_reads();
   prepare_tables();
-  NoCollection no_collection;
+  // A finalizer that runs in the middle of a capture would be taken for the function's own doing.
+  python::NoCollection no_collection;
   python::SourceScope lines;
   const Birth birth(start);
   const guards::Ambient ambient = guards::Ambient::current();
   long stop_at = g_forced > 0 && !whole ? g_forced : -1;
   std::optional<Break> reason;  // why the segment ends where it ends
   if (stop_at > 0) reason = Break{BreakReason::Control, "a break was forced for a test", {}, {}};
+  std::vector<CachedCall> cached_calls;
+  const Oracle oracle;
   for (int tries = 0;; ++tries) {
     auto attempt = std::make_unique<Attempt>(start, backend, stop_at);
     Capture& capture = attempt->capture;
+    capture.cached_calls = &cached_calls;
     std::optional<Break> broken;
     std::optional<Executable> executable;
     std::weak_ptr<const void> life;
@@ -495,21 +525,20 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
 }
 
 bool Segment::matches(PyObject* const* values, PyObject* function, guards::Slots& slots) const {
+  if (holdings.dead()) return false;
   return guards->run(values, function, slots) == guards::GuardProgram::kPass;
 }
 
 int Segment::traverse(visitproc visit, void* arg) const {
-  if (guards) {
-    if (int stopped = guards->traverse(visit, arg)) return stopped;
-  }
   if (runner) {
     if (int stopped = runner->traverse(visit, arg)) return stopped;
   }
-  return book.traverse(visit, arg);
+  return holdings.traverse(visit, arg);
 }
 
 bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, FsFrame* frame, PyRef& result) {
-  std::vector<PyRef> loads, outputs;
+  std::vector<PyRef> loads, outputs, pins;
+  for (PyObject* object : segment.book.pins) pins.push_back(PyRef::borrow(object));
   loads.reserve(segment.book.load_slots.size());
   for (uint32_t slot : segment.book.load_slots) loads.push_back(PyRef::borrow(slots[slot]));
   if (segment.runner && !segment.runner->run(slots, outputs)) return false;

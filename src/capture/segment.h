@@ -24,6 +24,7 @@ enum class SegmentKind : uint8_t {
 };
 
 struct Segment {
+  guards::Holdings holdings;  // of the guards, the book and the runner
   SegmentKind kind = SegmentKind::Eager;
   std::optional<CallShape> shape;  // of a segment that starts a call; others are guarded on the frame's locals
   guards::Ambient ambient;
@@ -38,6 +39,7 @@ struct Segment {
   int end = 0;                                      // the instruction that runs eagerly
   std::optional<Break> broken;                      // why it does
   std::string graph_text;
+  mutable bool served_again = false;  // a call after the one that it was compiled for
   // For explain(): where it starts, which one it was, and how long its capture took.
   std::string function, file;
   int line = 0;

@@ -28,7 +28,7 @@ PyObject* Capture::object_at(const Source* source) const {
 
 void Capture::keep_apart(PyObject* object, const Source* source) {
   for (const auto& [other, at] : provenance_) {
-    if (other == object || Py_TYPE(other) != Py_TYPE(object) || at->kind == AccessKind::Pinned) continue;
+    if (other == object || Py_TYPE(other) != Py_TYPE(object) || at->is_object()) continue;
     Guard guard{GuardKind::Distinct, source};
     guard.other = at;
     add_guard(std::move(guard));

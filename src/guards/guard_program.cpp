@@ -4,8 +4,13 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <structmember.h>
+
+#include "capture/cpython/frame_shim.h"
 
 #include "python/constants.h"
+#include "python/errors.h"
+#include "python/no_collection.h"
 #include "python/tensor_objects.h"
 
 namespace firesteel::guards {
@@ -22,6 +27,10 @@ std::string type_name(PyObject* type) { return reinterpret_cast<PyTypeObject*>(t
 std::string keys_text(PyObject* keys) {
   PyRef list = PyRef::steal(PySequence_List(keys));
   if (!list) PyErr_Clear();
+  for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
+    PyObject* key = PyList_GET_ITEM(list.get(), i);
+    if (PyWeakref_CheckRefExact(key)) PyList_SetItem(list.get(), i, Py_NewRef(PyWeakref_GET_OBJECT(key)));
+  }
   return list ? python::spell(list.get()) : "?";
 }
 
@@ -32,6 +41,7 @@ bool same_keys(PyObject* dict, PyObject* keys) {
   auto same_key = [&](PyObject* key) {
     PyObject* expected = PyTuple_GET_ITEM(keys, i++);
     if (key == expected) return true;
+    if (PyWeakref_CheckRefExact(expected)) return PyWeakref_GET_OBJECT(expected) == key && key != Py_None;
     if (Py_TYPE(key) != Py_TYPE(expected) || !PyUnicode_CheckExact(key)) {
       if (!PyLong_CheckExact(key) || !PyLong_CheckExact(expected)) return false;
     }
@@ -44,13 +54,14 @@ bool same_keys(PyObject* dict, PyObject* keys) {
     }
     return true;
   }
-  // An OrderedDict keeps its order beside the dict.
+  // An OrderedDict keeps its order beside the dict. Its iterator must not set off a collection: all else is borrowed.
+  python::NoCollection no_collection;
   PyRef in_order = PyRef::steal(PyODict_Type.tp_iter(dict));
-  while (PyRef next = PyRef::steal(in_order ? PyIter_Next(in_order.get()) : nullptr)) {
-    if (!same_key(next.get())) return false;
-  }
+  bool same = true;
+  while (PyRef next = PyRef::steal(same && in_order ? PyIter_Next(in_order.get()) : nullptr))
+    same = same_key(next.get());
   if (PyErr_Occurred()) PyErr_Clear();
-  return i == PyTuple_GET_SIZE(keys);
+  return same && i == PyTuple_GET_SIZE(keys);
 }
 
 // Items are constants or classes: hashing and comparing them runs no Python code.
@@ -84,28 +95,37 @@ int64_t length_of(PyObject* object) {
   return -1;
 }
 
-// `expected` is (code, globals): a function made anew by the same `def` is the same function.
-bool is_function_of(PyObject* value, PyObject* expected) {
+// One made anew by the same `def` is the same function. Null globals: any.
+bool is_function_of(PyObject* value, PyObject* code, const PyObject* globals) {
   if (!PyFunction_Check(value)) return false;
   auto* function = reinterpret_cast<PyFunctionObject*>(value);
-  return function->func_code == PyTuple_GET_ITEM(expected, 0) &&
-         function->func_globals == PyTuple_GET_ITEM(expected, 1);
+  return function->func_code == code && (!globals || function->func_globals == globals);
+}
+
+// The descriptor of a slot, known by its place in objects of the class.
+PyObject* member_at(PyTypeObject* type, int64_t offset) {
+  Py_ssize_t position = 0;
+  PyObject *name = nullptr, *found = nullptr;
+  while (PyDict_Next(fs_type_dict(type), &position, &name, &found)) {
+    if (Py_IS_TYPE(found, &PyMemberDescr_Type) &&
+        reinterpret_cast<PyMemberDescrObject*>(found)->d_member->offset == offset)
+      return found;
+  }
+  return nullptr;
+}
+
+PyTypeObject* c_class_of(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  while (type->tp_base && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
+    type = type->tp_base;
+  return type;
 }
 
 }  // namespace
 
-bool ClassAttributes::unchanged() const {
-  auto* checked = reinterpret_cast<PyTypeObject*>(type.get());
-  if (version != 0 && checked->tp_version_tag == version) return true;
-  for (const auto& [name, value] : found) {
-    if (_PyType_Lookup(checked, name.get()) != value.get()) return false;
-  }
-  version = checked->tp_version_tag;
-  return true;
-}
-
 GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards,
-                           const std::vector<const Source*>& wanted) {
+                           const std::vector<const Source*>& wanted, Holdings& holdings)
+    : holdings_(holdings) {
   std::vector<bool> needed(sources.all().size(), false);
   auto need = [&](const Source* source) {
     std::vector<const Source*> open{source};
@@ -124,17 +144,7 @@ GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards
     need(guard.other);
   }
   for (const Source& source : sources.all()) {
-    if (!needed[source.slot]) continue;
-    slots_[source.slot] = static_cast<uint32_t>(steps_.size());
-    Step& step = steps_.emplace_back();
-    step.kind = source.kind;
-    step.from = source.parent ? slots_.at(source.parent->slot) : 0;
-    step.is_root = !source.parent;
-    step.has_second = source.second != nullptr;
-    if (source.second) step.second = slots_.at(source.second->slot);
-    step.index = source.index;
-    step.key = source.key;
-    step.text = source.str();
+    if (needed[source.slot]) add_step(source);
   }
   for (const Source* source : wanted) steps_[slots_.at(source->slot)].wanted = true;
   // A guard on two sources runs when the later one has been walked.
@@ -144,64 +154,119 @@ GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards
     return guard.other ? std::max(own, slots_.at(guard.other->slot)) : own;
   };
   std::stable_sort(guards.begin(), guards.end(), [&](const Guard& a, const Guard& b) { return place(a) < place(b); });
-  guards_ = std::move(guards);
   size_t at = 0;
   for (uint32_t step = 0; step < steps_.size(); ++step) {
     steps_[step].first_guard = static_cast<uint32_t>(at);
-    while (at < guards_.size() && place(guards_[at]) == step) ++at;
+    while (at < guards.size() && place(guards[at]) == step) ++at;
     steps_[step].last_guard = static_cast<uint32_t>(at);
   }
   classes_begin_ = static_cast<uint32_t>(at);
-  for (Guard& guard : guards_) {
-    other_slots_.push_back(guard.other ? slots_.at(guard.other->slot) : 0);
-    // Sources die with the capture; the program keeps slots only.
-    guard.number = guard.kind == GuardKind::Length ? guard.number : guard.source ? slots_.at(guard.source->slot) : 0;
-    guard.other = nullptr;
-    guard.source = nullptr;
-  }
+  checks_.reserve(guards.size());
+  for (Guard& guard : guards) checks_.push_back(check_of(std::move(guard)));
 }
 
-bool GuardProgram::holds(const Guard& guard, PyObject* value, const Slots& slots) const {
+void GuardProgram::add_step(const Source& source) {
+  slots_[source.slot] = static_cast<uint32_t>(steps_.size());
+  Step& step = steps_.emplace_back();
+  step.kind = source.kind;
+  step.from = source.parent ? slots_.at(source.parent->slot) : 0;
+  step.is_root = !source.parent;
+  step.has_second = source.second != nullptr;
+  if (source.second) step.second = slots_.at(source.second->slot);
+  step.index = source.index;
+  step.text = source.str();
+  PyObject* key = source.key.get();
+  if (source.kind == AccessKind::Member) {
+    // The descriptor holds its class: the place in the object is enough.
+    auto* member = reinterpret_cast<PyMemberDescrObject*>(key);
+    step.index = member->d_member->offset;
+    key = reinterpret_cast<PyObject*>(member->d_common.d_type);
+  }
+  step.key = source.kind == AccessKind::Kept ? holdings_.keep(key) : holdings_.hold(key);
+}
+
+// The same keys, with a weak reference in place of one that can have it.
+PyObject* GuardProgram::keys_of(PyObject* keys) {
+  PyRef copy = python::checked(PyTuple_New(PyTuple_GET_SIZE(keys)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keys, i);
+    PyRef held = Holdings::is_weak(key) ? PyRef::steal(PyWeakref_NewRef(key, nullptr)) : PyRef();
+    if (!held) PyErr_Clear();
+    PyTuple_SET_ITEM(copy.get(), i, (held ? held : PyRef::borrow(key)).release());
+  }
+  return holdings_.keep(copy.get());
+}
+
+GuardProgram::Check GuardProgram::check_of(Guard guard) {
+  Check check{guard.kind};
+  PyObject* expected = guard.expected.get();
+  check.slot = guard.source ? slots_.at(guard.source->slot) : 0;
+  check.other = guard.other ? slots_.at(guard.other->slot) : 0;
+  check.number = guard.number;
+  check.tensor = std::move(guard.tensor);
+  if (guard.attributes) check.attributes = std::make_shared<WatchedClass>(*guard.attributes, holdings_);
   switch (guard.kind) {
-    case GuardKind::Type:
-      return reinterpret_cast<PyObject*>(Py_TYPE(value)) == guard.expected.get();
-    case GuardKind::Identity:
-      return value == guard.expected.get();
-    case GuardKind::Constant:
-      return value == guard.expected.get() ||
-             (is_builtin_like(value, guard.expected.get()) && python::same_constant(value, guard.expected.get()));
-    case GuardKind::Length:
-      return length_of(value) == guard.number;
     case GuardKind::Keys:
-      return same_keys(value, guard.expected.get());
-    case GuardKind::Items:
-      return same_items(value, guard.expected.get());
-    case GuardKind::Absent:
-      return !PyDict_Check(value) || !follow(AccessKind::DictItem, value, guard.expected.get(), 0);
-    case GuardKind::Present:
-      return PyDict_Check(value) && follow(AccessKind::DictItem, value, guard.expected.get(), 0);
-    case GuardKind::ClassAttributes:
-      return guard.attributes->unchanged();
+      check.expected = keys_of(expected);
+      break;
     case GuardKind::Code:
-      return is_function_of(value, guard.expected.get());
+      check.expected = holdings_.hold(PyTuple_GET_ITEM(expected, 0));
+      if (PyObject* globals = PyTuple_GET_ITEM(expected, 1); globals != Py_None)
+        check.number = reinterpret_cast<int64_t>(holdings_.hold(globals));
+      break;
     case GuardKind::Builtin:
-      return PyCFunction_Check(value) && reinterpret_cast<PyCFunctionObject*>(value)->m_ml ==
-                                             reinterpret_cast<PyCFunctionObject*>(guard.expected.get())->m_ml;
+      // A bound method holds its object; its definition lives as long as the C class does.
+      check.method = reinterpret_cast<PyCFunctionObject*>(expected)->m_ml;
+      check.expected = holdings_.hold(reinterpret_cast<PyObject*>(c_class_of(PyCFunction_GET_SELF(expected))));
+      break;
+    case GuardKind::Identity:
+      check.number = python::is_exact_tensor(expected);
+      check.expected = holdings_.hold(expected);
+      break;
+    default:
+      check.expected = holdings_.hold(expected);
+  }
+  return check;
+}
+
+bool GuardProgram::holds(const Check& check, PyObject* value, const Slots& slots) const {
+  switch (check.kind) {
+    case GuardKind::Type:
+      return reinterpret_cast<PyObject*>(Py_TYPE(value)) == check.expected;
+    case GuardKind::Identity:
+      return value == check.expected;
+    case GuardKind::Constant:
+      return value == check.expected ||
+             (is_builtin_like(value, check.expected) && python::same_constant(value, check.expected));
+    case GuardKind::Length:
+      return length_of(value) == check.number;
+    case GuardKind::Keys:
+      return same_keys(value, check.expected);
+    case GuardKind::Items:
+      return same_items(value, check.expected);
+    case GuardKind::Absent:
+      return !PyDict_Check(value) || !follow(AccessKind::DictItem, value, check.expected, 0);
+    case GuardKind::Present:
+      return PyDict_Check(value) && follow(AccessKind::DictItem, value, check.expected, 0);
+    case GuardKind::ClassAttributes:
+      return check.attributes->unchanged();
+    case GuardKind::Code:
+      return is_function_of(value, check.expected, reinterpret_cast<PyObject*>(check.number));
+    case GuardKind::Builtin:
+      return PyCFunction_Check(value) && reinterpret_cast<PyCFunctionObject*>(value)->m_ml == check.method;
     case GuardKind::Tensor:
-      return reinterpret_cast<PyObject*>(Py_TYPE(value)) == guard.expected.get() &&
-             guard.tensor->match(python::unpack(value));
+      return reinterpret_cast<PyObject*>(Py_TYPE(value)) == check.expected &&
+             check.tensor->match(python::unpack(value));
     case GuardKind::Same:
-    case GuardKind::Distinct: {
-      const size_t self = static_cast<size_t>(&guard - guards_.data());
-      return (slots[guard.number] == slots[other_slots_[self]]) == (guard.kind == GuardKind::Same);
-    }
+    case GuardKind::Distinct:
+      return (slots[check.slot] == slots[check.other]) == (check.kind == GuardKind::Same);
   }
   return false;
 }
 
 bool GuardProgram::all_absent(const Step& step) const {
-  return std::all_of(guards_.begin() + step.first_guard, guards_.begin() + step.last_guard,
-                     [](const Guard& guard) { return guard.kind == GuardKind::Absent; });
+  return std::all_of(checks_.begin() + step.first_guard, checks_.begin() + step.last_guard,
+                     [](const Check& check) { return check.kind == GuardKind::Absent; });
 }
 
 PyObject* GuardProgram::walk(const Step& step, PyObject* const* arguments, PyObject* function, Slots& slots) const {
@@ -212,13 +277,21 @@ PyObject* GuardProgram::walk(const Step& step, PyObject* const* arguments, PyObj
       return function;
     case AccessKind::Computed: {
       PyObject* numbers[] = {nullptr, slots[step.from], step.has_second ? slots[step.second] : nullptr};
-      PyObject* made = PyObject_Vectorcall(step.key.get(), numbers + 1,
+      PyObject* made = PyObject_Vectorcall(step.key, numbers + 1,
                                            (step.has_second ? 2 : 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
       if (!made) return PyErr_Clear(), nullptr;  // a division by zero: nothing was captured for it
       return slots.computed.emplace_back(PyRef::steal(made)).get();
     }
+    case AccessKind::Pinned:
+    case AccessKind::Kept:
+      return step.key;
+    case AccessKind::Member: {
+      PyObject* object = slots[step.from];
+      if (!PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(step.key))) return nullptr;
+      return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + step.index);
+    }
     default:
-      return follow(step.kind, slots[step.from], step.key.get(), step.index);
+      return follow(step.kind, slots[step.from], step.key, step.index);
   }
 }
 
@@ -231,6 +304,7 @@ int GuardProgram::run(PyObject* const* arguments, PyObject* function, Slots& slo
     PyObject* value = walk(step, arguments, function, slots);
     if (!value && step.wanted && step.kind == AccessKind::InstanceDict) {
       // An object whose dict has not been needed so far gets an empty one, which it keeps.
+      python::NoCollection no_collection;
       value = PyRef::steal(PyObject_GenericGetDict(slots[step.from], nullptr)).get();
       if (!value) PyErr_Clear();
     }
@@ -242,20 +316,23 @@ int GuardProgram::run(PyObject* const* arguments, PyObject* function, Slots& slo
       return static_cast<int>(step.first_guard);
     }
     for (uint32_t g = step.first_guard; g < step.last_guard; ++g) {
-      if (!holds(guards_[g], value, slots)) return static_cast<int>(g);
+      if (!holds(checks_[g], value, slots)) return static_cast<int>(g);
     }
   }
-  for (size_t g = classes_begin_; g < guards_.size(); ++g) {
-    if (!holds(guards_[g], nullptr, slots)) return static_cast<int>(g);
+  for (size_t g = classes_begin_; g < checks_.size(); ++g) {
+    if (!holds(checks_[g], nullptr, slots)) return static_cast<int>(g);
   }
   return kPass;
 }
 
 std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObject* function) const {
+  // Spelling values runs Python code, which may let go of anything.
+  const std::vector<PyRef> pins = holdings_.pin_all();
+  if (holdings_.dead()) return "an object that was used is gone";
   Slots slots;
   if (run(arguments, function, slots) == kPass) return "nothing";
   if (lost_step_ >= 0) return fmt::format("`{}` is no longer there", steps_[lost_step_].text);
-  const Guard& guard = guards_.at(failed);
+  const Check& check = checks_.at(failed);
   std::string source, then, now;
   PyObject* value = nullptr;
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -263,54 +340,67 @@ std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObje
     source = steps_[i].text;
     value = slots[i];
   }
-  switch (guard.kind) {
+  PyObject* expected = check.expected;
+  switch (check.kind) {
     case GuardKind::Type:
-      then = type_name(guard.expected.get());
+      then = type_name(expected);
       now = Py_TYPE(value)->tp_name;
       break;
     case GuardKind::Length:
-      then = std::to_string(guard.number);
+      then = std::to_string(check.number);
       now = std::to_string(length_of(value));
       break;
     case GuardKind::Items:
     case GuardKind::Keys:
-      then = keys_text(guard.expected.get());
+      then = keys_text(expected);
       now = keys_text(value);
       break;
     case GuardKind::ClassAttributes:
-      then = type_name(guard.attributes->type.get());
-      for (const auto& [name, found] : guard.attributes->found) {
-        auto* type = reinterpret_cast<PyTypeObject*>(guard.attributes->type.get());
-        if (_PyType_Lookup(type, name.get()) != found.get()) now = python::text_of(name.get());
-      }
+      then = check.attributes->type()->tp_name;
+      now = check.attributes->changed_name();
       break;
     case GuardKind::Tensor:
-      now = python::is_tensor(value) ? guard.tensor->difference(python::unpack(value)) : "no tensor any more";
-      if (now.empty()) now = fmt::format("a {}, was a {}", Py_TYPE(value)->tp_name, type_name(guard.expected.get()));
+      now = python::is_tensor(value) ? check.tensor->difference(python::unpack(value)) : "no tensor any more";
+      if (now.empty()) now = fmt::format("a {}, was a {}", Py_TYPE(value)->tp_name, type_name(expected));
       break;
-    case GuardKind::Code:
-      then = python::spell(PyTuple_GET_ITEM(guard.expected.get(), 0));
+    case GuardKind::Builtin:
+      then = check.method->ml_name;
       now = python::spell(value);
       break;
     case GuardKind::Same:
     case GuardKind::Distinct:
-      source = steps_[guard.number].text;
-      then = steps_[other_slots_[failed]].text;
+      source = steps_[check.slot].text;
+      then = steps_[check.other].text;
       break;
     default:
-      then = python::spell(guard.expected.get());
+      then = python::spell(expected);
       now = value ? python::spell(value) : "";
   }
-  return fmt::format(fmt::runtime(kTexts[static_cast<size_t>(guard.kind)]), source, then, now);
+  return fmt::format(fmt::runtime(kTexts[static_cast<size_t>(check.kind)]), source, then, now);
 }
 
 SourcePath GuardProgram::path_to(size_t at) const {
   SourcePath path;
   for (;; at = steps_[at].from) {
     const Step& step = steps_[at];
-    path.insert(path.begin(), {step.kind, step.key, step.index, step.is_root ? step.text : ""});
+    PyObject* key = step.key;
+    int64_t index = step.index;
+    if (step.kind == AccessKind::Member) {
+      key = member_at(reinterpret_cast<PyTypeObject*>(key), std::exchange(index, 0));
+      if (!key) return {};
+    }
+    path.insert(path.begin(), SourceStep(step.kind, key, index, step.is_root ? step.text : ""));
     if (step.is_root) return path;
   }
+}
+
+std::vector<SourcePath> GuardProgram::lost_tensors() const {
+  std::vector<SourcePath> paths;
+  for (const Check& check : checks_) {
+    const bool tensor = check.kind == GuardKind::Identity && check.number;
+    if (tensor && holdings_.has_lost(check.expected)) paths.push_back(path_to(check.slot));
+  }
+  return paths;
 }
 
 std::vector<SourcePath> GuardProgram::changed_numbers(PyObject* const* arguments, PyObject* function) const {
@@ -324,10 +414,10 @@ std::vector<SourcePath> GuardProgram::changed_numbers(PyObject* const* arguments
     slots.values[i] = value;
     if (!value || !(PyLong_CheckExact(value) || PyFloat_CheckExact(value))) continue;
     for (uint32_t g = step.first_guard; g < step.last_guard; ++g) {
-      const Guard& guard = guards_[g];
-      if (guard.kind == GuardKind::Constant && Py_TYPE(guard.expected.get()) == Py_TYPE(value) &&
-          !holds(guard, value, slots)) {
-        changed.push_back(path_to(i));
+      const Check& check = checks_[g];
+      if (check.kind == GuardKind::Constant && Py_TYPE(check.expected) == Py_TYPE(value) &&
+          !holds(check, value, slots)) {
+        if (SourcePath path = path_to(i); !path.empty()) changed.push_back(std::move(path));
         break;
       }
     }
@@ -336,9 +426,9 @@ std::vector<SourcePath> GuardProgram::changed_numbers(PyObject* const* arguments
 }
 
 SourcePath GuardProgram::moved_tensor(int failed, const Slots& slots) const {
-  if (failed < 0 || lost_step_ >= 0 || static_cast<size_t>(failed) >= guards_.size()) return {};
-  const Guard& guard = guards_[failed];
-  if (guard.kind != GuardKind::Identity || !python::is_exact_tensor(guard.expected.get())) return {};
+  if (failed < 0 || lost_step_ >= 0 || static_cast<size_t>(failed) >= checks_.size()) return {};
+  const Check& check = checks_[failed];
+  if (check.kind != GuardKind::Identity || !python::is_exact_tensor(check.expected)) return {};
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (static_cast<int>(steps_[i].first_guard) > failed || failed >= static_cast<int>(steps_[i].last_guard)) continue;
     return python::is_exact_tensor(slots[i]) ? path_to(i) : SourcePath();
@@ -346,34 +436,31 @@ SourcePath GuardProgram::moved_tensor(int failed, const Slots& slots) const {
   return {};
 }
 
-std::vector<std::string> GuardProgram::describe() const {
+std::string GuardProgram::line(const Check& check, const std::string& text) const {
   constexpr const char* kNames[] = {
 #define X(name, text) #name,
       FIRESTEEL_GUARD_KINDS(X)
 #undef X
   };
-  std::vector<std::string> lines;
-  auto line = [&](const Guard& guard, const std::string& text) {
-    std::string more = guard.expected && guard.kind != GuardKind::Tensor ? python::spell(guard.expected.get()) : "";
-    if (guard.kind == GuardKind::Code) more = python::spell(PyTuple_GET_ITEM(guard.expected.get(), 0));
-    if (guard.kind == GuardKind::Length) more = std::to_string(guard.number);
-    if (guard.attributes) more = type_name(guard.attributes->type.get());
-    if (guard.tensor) more = guard.tensor->str();
-    if (guard.kind == GuardKind::Same || guard.kind == GuardKind::Distinct)
-      more = steps_[other_slots_[&guard - guards_.data()]].text;
-    lines.push_back(fmt::format("{} {} {}", kNames[static_cast<size_t>(guard.kind)], text, more));
-  };
-  for (const Step& step : steps_) {
-    for (uint32_t g = step.first_guard; g < step.last_guard; ++g) line(guards_[g], step.text);
-  }
-  for (size_t g = classes_begin_; g < guards_.size(); ++g) line(guards_[g], "class");
-  return lines;
+  std::string more = check.expected && check.kind != GuardKind::Tensor ? python::spell(check.expected) : "";
+  if (check.kind == GuardKind::Builtin) more = check.method->ml_name;
+  if (check.kind == GuardKind::Length) more = std::to_string(check.number);
+  if (check.kind == GuardKind::Keys) more = keys_text(check.expected);
+  if (check.attributes) more = check.attributes->type()->tp_name;
+  if (check.tensor) more = check.tensor->str();
+  if (check.kind == GuardKind::Same || check.kind == GuardKind::Distinct) more = steps_[check.other].text;
+  return fmt::format("{} {} {}", kNames[static_cast<size_t>(check.kind)], text, more);
 }
 
-int GuardProgram::traverse(visitproc visit, void* arg) const {
-  for (const Step& step : steps_) Py_VISIT(step.key.get());
-  for (const Guard& guard : guards_) Py_VISIT(guard.expected.get());
-  return 0;
+std::vector<std::string> GuardProgram::describe() const {
+  const std::vector<PyRef> pins = holdings_.pin_all();
+  std::vector<std::string> lines;
+  if (holdings_.dead()) return lines;
+  for (const Step& step : steps_) {
+    for (uint32_t g = step.first_guard; g < step.last_guard; ++g) lines.push_back(line(checks_[g], step.text));
+  }
+  for (size_t g = classes_begin_; g < checks_.size(); ++g) lines.push_back(line(checks_[g], "class"));
+  return lines;
 }
 
 }  // namespace firesteel::guards

@@ -7,6 +7,8 @@
 
 #include <c10/util/SmallVector.h>
 
+#include "guards/class_attributes.h"
+#include "guards/holdings.h"
 #include "guards/source.h"
 #include "guards/tensor_facts.h"
 
@@ -35,20 +37,12 @@ enum class GuardKind : uint8_t {
 #undef X
 };
 
-// What attributes of a class were found; an empty value: there was none. Watched by the class's version tag.
-struct ClassAttributes {
-  PyRef type;
-  mutable unsigned int version = 0;
-  std::vector<std::pair<PyRef, PyRef>> found;  // name, value
-
-  bool unchanged() const;
-};
-
+// As a capture collects them.
 struct Guard {
   GuardKind kind;
   const Source* source = nullptr;  // null for ClassAttributes
   PyRef expected;                  // Type, Identity, Constant, Keys (a tuple), Items (a frozenset), Code ((code,
-                                   // globals)), Absent, Present (the key)
+                                   // globals), or None for any), Absent, Present (the key)
   int64_t number = 0;              // Length
   const Source* other = nullptr;   // Same, Distinct
   std::shared_ptr<const TensorFacts> tensor;
@@ -67,8 +61,9 @@ struct Slots {
 class GuardProgram {
  public:
   // Takes over what the guards and `wanted` sources need of `sources`. Wanted sources get a slot even if nothing guards
-  // them.
-  GuardProgram(const SourceTable& sources, std::vector<Guard> guards, const std::vector<const Source*>& wanted);
+  // them. `holdings` belong to the same entry, and live as long: once they are dead, so is the program.
+  GuardProgram(const SourceTable& sources, std::vector<Guard> guards, const std::vector<const Source*>& wanted,
+               Holdings& holdings);
 
   static constexpr int kPass = -1;
   // The number of the first guard that fails, or kPass. `function` is the one that was called.
@@ -81,34 +76,48 @@ class GuardProgram {
   SourcePath moved_tensor(int failed, const Slots& slots) const;
   // The ways to all numbers that are guarded by their value and have another one now.
   std::vector<SourcePath> changed_numbers(PyObject* const* arguments, PyObject* function) const;
+  // When a tensor has died that guards wanted: the ways that led to it.
+  std::vector<SourcePath> lost_tensors() const;
   // Every guard as one line, as it stands when it holds.
   std::vector<std::string> describe() const;
-  size_t size() const { return guards_.size(); }
-
-  int traverse(visitproc visit, void* arg) const;
+  size_t size() const { return checks_.size(); }
 
  private:
+  // Bare objects are those of the holdings.
   struct Step {
     AccessKind kind;
     uint32_t from = 0, second = 0;
     bool has_second = false;
     bool is_root = false;
     bool wanted = false;                       // its value is used, not only looked at
-    uint32_t first_guard = 0, last_guard = 0;  // the guards on this step's value
-    int64_t index = 0;
-    PyRef key;
+    uint32_t first_guard = 0, last_guard = 0;  // the checks of this step's value
+    int64_t index = 0;                         // of a Member: where the slot lies
+    PyObject* key = nullptr;                   // of a Member: the class
     std::string text;
   };
+  struct Check {
+    GuardKind kind;
+    uint32_t slot = 0, other = 0;
+    PyObject* expected = nullptr;
+    int64_t number = 0;                   // of an Identity: it is a tensor's
+    const PyMethodDef* method = nullptr;  // Builtin
+    std::shared_ptr<const TensorFacts> tensor;
+    std::shared_ptr<const WatchedClass> attributes;
+  };
+  void add_step(const Source& source);
+  Check check_of(Guard guard);
+  PyObject* keys_of(PyObject* keys);
   bool all_absent(const Step& step) const;
-  bool holds(const Guard& guard, PyObject* value, const Slots& slots) const;
+  bool holds(const Check& check, PyObject* value, const Slots& slots) const;
   PyObject* walk(const Step& step, PyObject* const* arguments, PyObject* function, Slots& slots) const;
   SourcePath path_to(size_t step) const;
+  std::string line(const Check& check, const std::string& text) const;
 
+  Holdings& holdings_;
   std::vector<Step> steps_;
-  std::vector<Guard> guards_;  // in the order of the steps; `other` sources are rewritten to slots
-  std::vector<uint32_t> other_slots_;
+  std::vector<Check> checks_;                     // in the order of the steps
   std::unordered_map<uint32_t, uint32_t> slots_;  // source slot → program slot
-  uint32_t classes_begin_ = 0;                    // guards from here on have no source
+  uint32_t classes_begin_ = 0;                    // checks from here on have no source
   mutable int lost_step_ = -1;                    // the step that led nowhere in the last run
 };
 

@@ -5,6 +5,7 @@
 #include <structmember.h>
 
 #include "capture/cpython/frame_shim.h"
+#include "guards/holdings.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -46,6 +47,9 @@ const Source* SourceTable::function(std::string name) {
 const Source* SourceTable::pinned(PyObject* object, std::string name) {
   return intern(nullptr, AccessKind::Pinned, object, 0, std::move(name));
 }
+const Source* SourceTable::kept(PyObject* object, std::string name) {
+  return intern(nullptr, AccessKind::Kept, object, 0, std::move(name));
+}
 const Source* SourceTable::item(const Source* dict, PyObject* key) {
   return intern(dict, AccessKind::DictItem, key, 0, {});
 }
@@ -62,7 +66,7 @@ const Source* SourceTable::computed(PyObject* function, const Source* first, con
 
 const Source* SourceTable::at(const SourcePath& path) {
   const Source* source = nullptr;
-  for (const SourceStep& step : path) source = intern(source, step.kind, step.key.get(), step.index, step.name);
+  for (const SourceStep& step : path) source = intern(source, step.kind, step.key(), step.index, step.name);
   return source;
 }
 
@@ -85,18 +89,37 @@ std::string computed_text(const Source& source) {
 }
 
 }  // namespace
+SourceStep::SourceStep(AccessKind kind, PyObject* key, int64_t index, std::string name)
+    : kind(kind), index(index), name(std::move(name)), key_(PyRef::borrow(key)) {
+  if (!key || kind == AccessKind::Kept || !Holdings::is_weak(key)) return;
+  PyRef reference = PyRef::steal(PyWeakref_NewRef(key, nullptr));
+  weak_ = static_cast<bool>(reference);
+  if (weak_) key_ = std::move(reference);
+  PyErr_Clear();
+}
+
+PyObject* SourceStep::key() const {
+  if (!weak_) return key_.get();
+  PyObject* object = PyWeakref_GET_OBJECT(key_.get());
+  return object == Py_None ? nullptr : object;
+}
+
+bool SourceStep::lost() const { return key_ && !key(); }
 
 std::string Source::str() const {
   switch (kind) {
     case AccessKind::Argument:
     case AccessKind::Function:
     case AccessKind::Pinned:
+    case AccessKind::Kept:
       return name;
     case AccessKind::DictItem: {
       const std::string_view word = python::text_of(key.get());
       if (parent->kind == AccessKind::InstanceDict) return fmt::format("{}.{}", parent->parent->str(), word);
       // Globals and builtins are pinned dicts without a name of their own.
-      if (parent->kind == AccessKind::Pinned && parent->name.empty()) return std::string(word);
+      const bool variable =
+          parent->kind == AccessKind::FunctionGlobals || (parent->is_object() && parent->name.empty());
+      if (variable) return std::string(word);
       return fmt::format("{}[{}]", parent->str(), python::spell(key.get()));
     }
     case AccessKind::SequenceItem:
@@ -106,13 +129,15 @@ std::string Source::str() const {
     case AccessKind::Member:
       return fmt::format("{}.{}", parent->str(), python::text_of(reinterpret_cast<PyDescrObject*>(key.get())->d_name));
     case AccessKind::CellContents:
-      return parent->kind == AccessKind::Pinned ? parent->name : parent->str() + ".cell_contents";
+      return parent->is_object() ? parent->name : parent->str() + ".cell_contents";
     case AccessKind::FunctionDefaults:
       return parent->str() + ".__defaults__";
     case AccessKind::FunctionKwDefaults:
       return parent->str() + ".__kwdefaults__";
     case AccessKind::FunctionClosure:
       return parent->str() + ".__closure__";
+    case AccessKind::FunctionGlobals:
+      return parent->str() + ".__globals__";
     case AccessKind::MethodFunction:
       return parent->str() + ".__func__";
     case AccessKind::MethodSelf:
@@ -175,13 +200,14 @@ PyFunctionObject* function(PyObject* object) {
 }  // namespace
 
 PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) {
-  if (kind == AccessKind::Pinned) return key;
+  if (kind == AccessKind::Pinned || kind == AccessKind::Kept) return key;
   if (!from) return nullptr;
   switch (kind) {
     case AccessKind::Argument:
     case AccessKind::Function:
     case AccessKind::Pinned:
     case AccessKind::Computed:
+    case AccessKind::Kept:
       return nullptr;
     case AccessKind::DictItem:
       return dict_item(from, key);
@@ -199,6 +225,8 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
       return function(from) ? function(from)->func_kwdefaults : nullptr;
     case AccessKind::FunctionClosure:
       return function(from) ? function(from)->func_closure : nullptr;
+    case AccessKind::FunctionGlobals:
+      return function(from) ? function(from)->func_globals : nullptr;
     case AccessKind::MethodFunction:
       return PyMethod_Check(from) ? PyMethod_GET_FUNCTION(from) : nullptr;
     case AccessKind::MethodSelf:

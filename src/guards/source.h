@@ -20,7 +20,8 @@ using python::PyRef;
 #define FIRESTEEL_ACCESS_KINDS(X)                                        \
   X(Argument, "the call's argument number `index`, keyword values last") \
   X(Function, "the function that was called")                            \
-  X(Pinned, "an object held by the compiled entry")                      \
+  X(Pinned, "an object that lives elsewhere, known by itself")           \
+  X(Kept, "an object that the compiled entry keeps alive")               \
   X(DictItem, "a dict's value for `key`")                                \
   X(SequenceItem, "item `index` of a list, tuple or deque")              \
   X(InstanceDict, "an object's own __dict__")                            \
@@ -29,6 +30,7 @@ using python::PyRef;
   X(FunctionDefaults, "a function's __defaults__")                       \
   X(FunctionKwDefaults, "a function's __kwdefaults__")                   \
   X(FunctionClosure, "a function's __closure__")                         \
+  X(FunctionGlobals, "a function's __globals__")                         \
   X(MethodFunction, "a bound method's __func__")                         \
   X(MethodSelf, "a bound method's __self__")                             \
   X(Grad, "a tensor's .grad")                                            \
@@ -42,27 +44,37 @@ enum class AccessKind : uint8_t {
 
 struct Source {
   AccessKind kind;
-  uint32_t slot;         // in the order of creation: a parent's is smaller
-  const Source* parent;  // null for Argument, Function and Pinned
-  PyRef key;             // DictItem, Member, Computed; the object itself for Pinned
-  int64_t index = 0;     // Argument, SequenceItem
-  std::string name;      // Argument: the parameter; Pinned: how a message calls it
+  uint32_t slot;                   // in the order of creation: a parent's is smaller
+  const Source* parent;            // null for Argument, Function, Pinned and Kept
+  PyRef key;                       // DictItem, Member, Computed; the object itself for Pinned and Kept
+  int64_t index = 0;               // Argument, SequenceItem
+  std::string name;                // Argument: the parameter; Pinned, Kept: how a message calls it
   const Source* second = nullptr;  // Computed: the other number, where there is one
+
+  bool is_object() const { return kind == AccessKind::Pinned || kind == AccessKind::Kept; }
 
   // `self.fc.weight`, `scale`, `cfg["lr"]`: as a person would write it.
   std::string str() const;
 };
 
-// A source apart from any table: the steps from its root.
-struct SourceStep {
+// A source apart from any table: the steps from its root. Keeps no object alive that can do without.
+class SourceStep {
+ public:
+  SourceStep(AccessKind kind, PyObject* key, int64_t index, std::string name);
+
   AccessKind kind;
-  PyRef key;
   int64_t index = 0;
   std::string name;
 
   bool operator==(const SourceStep& other) const {
-    return kind == other.kind && key.get() == other.key.get() && index == other.index;
+    return kind == other.kind && key() == other.key() && index == other.index;
   }
+  bool lost() const;      // the key is gone
+  PyObject* key() const;  // borrowed; null where there is none, or it is lost
+
+ private:
+  PyRef key_;
+  bool weak_ = false;
 };
 using SourcePath = std::vector<SourceStep>;
 
@@ -72,6 +84,7 @@ class SourceTable {
   const Source* argument(int64_t index, std::string name);
   const Source* function(std::string name);
   const Source* pinned(PyObject* object, std::string name);
+  const Source* kept(PyObject* object, std::string name);
   const Source* item(const Source* dict, PyObject* key);
   const Source* item(const Source* sequence, int64_t index);
   const Source* step(const Source* parent, AccessKind kind, PyObject* key = nullptr);

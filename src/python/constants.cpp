@@ -96,7 +96,10 @@ std::string spell(PyObject* object) {
   ErrorAside aside;
   PyRef text = PyRef::steal(PyObject_Repr(object));
   if (!text) {
+    // repr() serves signals: Ctrl-C is not for us, and must not get lost.
+    const bool interrupted = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
     PyErr_Clear();
+    if (interrupted) PyErr_SetInterrupt();
     return std::string("<") + Py_TYPE(object)->tp_name + ">";
   }
   std::string spelled(text_of(text.get()));

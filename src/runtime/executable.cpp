@@ -31,8 +31,12 @@ struct Executable::State {
   Program forward;
   std::optional<Program> native_forward;
   std::shared_ptr<BackwardPlan> backward;
-  std::vector<at::Tensor> captured;       // by position among the inputs after the arguments
-  std::vector<int32_t> input_of_forward;  // forward graph input → argument index, or ~captured index
+  // Where an input of the forward graph comes from: an argument, a captured tensor of the signature, or a constant.
+  struct Origin {
+    int32_t argument = -1, captured = -1;
+    at::Tensor constant;
+  };
+  std::vector<Origin> origins;
 
   State(Trace traced, Partitioned partitioned, bool with_backward, bool with_gradients, bool native)
       : trace(std::move(traced)),
@@ -43,15 +47,7 @@ struct Executable::State {
     ProgramOptions options;
     options.native = native;
     if (native) native_forward.emplace(parts.forward, options);
-    int32_t argument = 0;
-    for (const Input& input : parts.forward.inputs) {
-      if (input.role == InputRole::Argument) {
-        input_of_forward.push_back(argument++);
-      } else {
-        input_of_forward.push_back(~static_cast<int32_t>(captured.size()));
-        captured.push_back(input.captured);
-      }
-    }
+    find_origins();
     const Graph& graph = trace.joint.graph;
     if (!has_backward) return;
     std::vector<Type> tangents;
@@ -62,11 +58,41 @@ struct Executable::State {
         BackwardPlan{graph.name + "_backward", Program(parts.backward, options), std::move(tangents)});
   }
 
-  std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& arguments) const {
+  void find_origins() {
+    std::unordered_map<const c10::TensorImpl*, int32_t> known;
+    for (const at::Tensor& tensor : signature.captured())
+      known.emplace(tensor.unsafeGetTensorImpl(), static_cast<int32_t>(known.size()));
+    int32_t argument = 0;
+    for (const Input& input : parts.forward.inputs) {
+      Origin& origin = origins.emplace_back();
+      if (input.role == InputRole::Argument) {
+        origin.argument = argument++;
+      } else if (auto found = known.find(input.captured.unsafeGetTensorImpl()); found != known.end()) {
+        origin.captured = found->second;
+      } else {
+        origin.constant = input.captured;
+      }
+    }
+  }
+
+  // Moves each captured tensor over: it stands once among the inputs. Counting references of tensors that Python holds
+  // alone would take its lock each time.
+  std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& arguments,
+                                         std::vector<at::Tensor>& captured) const {
     std::vector<at::Tensor> inputs;
-    inputs.reserve(input_of_forward.size() + 8);
-    for (int32_t index : input_of_forward) inputs.push_back(index >= 0 ? arguments[index] : captured[~index]);
+    inputs.reserve(origins.size() + 8);
+    for (const Origin& origin : origins) {
+      inputs.push_back(origin.argument >= 0   ? arguments[origin.argument]
+                       : origin.captured >= 0 ? std::move(captured[origin.captured])
+                                              : origin.constant);
+    }
     return inputs;
+  }
+
+  void give_back(std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& captured) const {
+    for (size_t i = 0; i < origins.size(); ++i) {
+      if (origins[i].captured >= 0) captured[origins[i].captured] = std::move(inputs[i]);
+    }
   }
 
   bool needs_gradients(const std::vector<at::Tensor>& inputs) const {
@@ -168,8 +194,28 @@ std::vector<at::Tensor> Executable::operator()(const std::vector<at::Tensor>& ar
   return run(arguments);
 }
 
+std::vector<at::Tensor> Executable::operator()(const std::vector<at::Tensor>& arguments,
+                                               std::vector<at::Tensor>& captured) const {
+  if (!state_->signature.matches(arguments, captured)) {
+    FS_RAISE(InputMismatchError, "{}\n  try: trace again for these inputs", state_->signature.mismatch(arguments));
+  }
+  return run(arguments, captured);
+}
+
 std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments) const {
-  const std::vector<at::Tensor> inputs = state_->forward_inputs(arguments);
+  std::vector<at::Tensor> captured = state_->signature.captured();
+  return run(arguments, captured);
+}
+
+std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments,
+                                        std::vector<at::Tensor>& captured) const {
+  struct Lent {
+    const State& state;
+    std::vector<at::Tensor>& captured;
+    std::vector<at::Tensor> inputs;
+    ~Lent() { state.give_back(inputs, captured); }
+  } lent{*state_, captured, state_->forward_inputs(arguments, captured)};
+  const std::vector<at::Tensor>& inputs = lent.inputs;
   std::vector<at::Tensor> outputs;
   if (is_tracing()) {
     // Inside another trace: the operators are recorded there, one by one, and differentiated there if they are here.
@@ -183,6 +229,15 @@ std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments
     if (state_->needs_gradients(inputs)) state_->attach_backward(outputs, inputs);
   }
   return state_->finish(outputs, inputs);
+}
+
+void Executable::let_go(const TensorSet& captured) {
+  state_->signature.let_go(captured);
+  for (Graph* graph : {&state_->trace.joint.graph, &state_->parts.forward, &state_->parts.backward}) {
+    for (Input& input : graph->inputs) {
+      if (captured.count(input.captured.unsafeGetTensorImpl())) input.captured = at::Tensor();
+    }
+  }
 }
 
 std::string Executable::mismatch(const std::vector<at::Tensor>& inputs) const {

@@ -20,11 +20,16 @@ class FIRESTEEL_API Executable {
 
   // Flat inputs as traced (role Argument). Throws InputMismatchError naming the input, the fact and both values.
   std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& inputs) const;
+  // The same for one who has the tensors of signature().captured(), lends them for the call, and knows those that were
+  // let go to be as they were traced.
+  std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& captured) const;
   // The same for inputs that `signature()` is known to match.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) const;
   // The message that operator() would throw, or an empty string.
   std::string mismatch(const std::vector<at::Tensor>& inputs) const;
   const Signature& signature() const;
+  // From now on these captured tensors live as long as others hold them; a call after that is a mismatch.
+  void let_go(const TensorSet& captured);
 
   const Graph& joint() const;     // the whole trace
   const Graph& forward() const;   // the joint itself where there is no backward
@@ -33,6 +38,8 @@ class FIRESTEEL_API Executable {
   const Tree& output_tree() const;  // of the results
 
  private:
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments, std::vector<at::Tensor>& captured) const;
+
   struct State;
   std::unique_ptr<State> state_;
 };

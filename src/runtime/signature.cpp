@@ -108,8 +108,23 @@ Signature::Signature(const Trace& trace, bool with_gradients)
     if (input.role == InputRole::Argument) {
       layouts_.push_back(std::move(layout));
     } else if (input.role == InputRole::Captured && input.captured.defined()) {
-      captured_.push_back({input.captured, std::move(layout)});
+      captured_.push_back({input.captured, WeakTensor(input.captured.getIntrusivePtr()), std::move(layout)});
     }
+  }
+}
+
+std::vector<at::Tensor> Signature::captured() const {
+  Tensors tensors;
+  tensors.reserve(captured_.size());
+  for (const Captured& captured : captured_) {
+    tensors.push_back(captured.tensor.defined() ? captured.tensor : at::Tensor(captured.weak.lock()));
+  }
+  return tensors;
+}
+
+void Signature::let_go(const TensorSet& tensors) {
+  for (Captured& captured : captured_) {
+    if (tensors.count(captured.tensor.unsafeGetTensorImpl())) captured.tensor = at::Tensor();
   }
 }
 
@@ -117,16 +132,20 @@ bool Signature::would_lose_gradient(const at::Tensor& tensor, const Layout& layo
   return with_gradients_ && tensor.requires_grad() && !layout.requires_grad && c10::GradMode::is_enabled();
 }
 
-bool Signature::captured_fit(bool exactly) const {
-  for (const Captured& captured : captured_) {
-    if (!captured.layout.fits(captured.tensor)) return false;
-    if (would_lose_gradient(captured.tensor, captured.layout)) return false;
-    if (exactly && captured.tensor.requires_grad() != captured.layout.requires_grad) return false;
+bool Signature::captured_fits(size_t index, const at::Tensor& tensor, bool exactly) const {
+  const Layout& layout = captured_[index].layout;
+  return layout.fits(tensor) && !would_lose_gradient(tensor, layout) &&
+         !(exactly && tensor.requires_grad() != layout.requires_grad);
+}
+
+bool Signature::all_captured_fit(const Tensors& captured, bool exactly) const {
+  for (size_t i = 0; i < captured_.size(); ++i) {
+    if (!captured_fits(i, captured[i], exactly)) return false;
   }
   return true;
 }
 
-bool Signature::gradients_fit(const std::vector<at::Tensor>& inputs, bool exactly) const {
+bool Signature::gradients_fit(const Tensors& inputs, bool exactly) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (facts_[i].duplicate_of >= 0) continue;  // the first of the two speaks for both
     if (would_lose_gradient(inputs[i], layouts_[i])) return false;
@@ -135,13 +154,13 @@ bool Signature::gradients_fit(const std::vector<at::Tensor>& inputs, bool exactl
   return true;
 }
 
-bool Signature::memory_fits(const std::vector<at::Tensor>& inputs, bool exactly) const {
+bool Signature::memory_fits(const Tensors& inputs, const Tensors& captured, bool exactly) const {
   const Earlier storages = earlier_storage(inputs), tensors = earlier_tensor(inputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArgumentFacts& facts = facts_[i];
     const at::Tensor& input = inputs[i];
     if (input.is_conj() != facts.is_conj || input.is_neg() != facts.is_neg) return false;
-    if (facts.also_captured.defined() && !input.is_same(facts.also_captured)) return false;
+    if (!facts.is_for(input)) return false;
     if (facts.duplicate_of >= 0 && !input.is_same(inputs[facts.duplicate_of])) return false;
     const bool shared = facts.shares_storage >= 0;
     // A graph that writes nothing does not care about memory that is newly shared; views it made must stay views.
@@ -155,27 +174,37 @@ bool Signature::memory_fits(const std::vector<at::Tensor>& inputs, bool exactly)
   }
   if (!writes_) return true;
   // Where one of the two is written to, an argument that newly overlaps a captured tensor would not see it as in eager.
-  for (const Captured& captured : captured_) {
+  for (size_t k = 0; k < captured_.size(); ++k) {
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if ((captured.layout.is_written || layouts_[i].is_written) && overlap(captured.tensor, inputs[i])) return false;
+      if ((captured_[k].layout.is_written || layouts_[i].is_written) && overlap(captured[k], inputs[i])) return false;
     }
   }
   return true;
 }
 
-bool Signature::matches(const std::vector<at::Tensor>& inputs) const {
+bool Signature::matches(const Tensors& inputs, const Tensors& captured) const {
   if (inputs.size() != layouts_.size()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!layouts_[i].fits(inputs[i])) return false;
   }
-  return memory_fits(inputs, false) && gradients_fit(inputs, false) && captured_fit(false);
+  for (size_t i = 0; i < captured_.size(); ++i) {
+    if (captured_[i].tensor.defined() && !captured_fits(i, captured[i], false)) return false;
+  }
+  return memory_fits(inputs, captured, false) && gradients_fit(inputs, false);
+}
+
+bool Signature::matches(const std::vector<at::Tensor>& inputs) const {
+  const Tensors held = captured();
+  return all_captured_fit(held, false) && matches(inputs, held);
 }
 
 bool Signature::matches_exactly(const std::vector<at::Tensor>& inputs) const {
-  return matches(inputs) && memory_fits(inputs, true) && gradients_fit(inputs, true) && captured_fit(true);
+  const Tensors held = captured();
+  return all_captured_fit(held, true) && matches(inputs, held) && memory_fits(inputs, held, true) &&
+         gradients_fit(inputs, true);
 }
 
-std::string Signature::gradient_mismatch(const std::vector<at::Tensor>& inputs, bool exactly) const {
+std::string Signature::gradient_mismatch(const Tensors& inputs, bool exactly) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (facts_[i].duplicate_of >= 0) continue;
     const bool traced = layouts_[i].requires_grad, given = inputs[i].requires_grad();
@@ -188,7 +217,7 @@ std::string Signature::gradient_mismatch(const std::vector<at::Tensor>& inputs, 
   return {};
 }
 
-std::string Signature::memory_mismatch(const std::vector<at::Tensor>& inputs, bool exactly) const {
+std::string Signature::memory_mismatch(const Tensors& inputs, const Tensors& captured, bool exactly) const {
   const Earlier storages = earlier_storage(inputs), tensors = earlier_tensor(inputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArgumentFacts& facts = facts_[i];
@@ -198,7 +227,7 @@ std::string Signature::memory_mismatch(const std::vector<at::Tensor>& inputs, bo
       return differs(name, "conjugate bit", yes_or_no(facts.is_conj), yes_or_no(input.is_conj()));
     if (input.is_neg() != facts.is_neg)
       return differs(name, "negative bit", yes_or_no(facts.is_neg), yes_or_no(input.is_neg()));
-    if (facts.also_captured.defined() && !input.is_same(facts.also_captured)) {
+    if (!facts.is_for(input)) {
       return name + " was in the trace a tensor that the function also captures, and is another one now";
     }
     if (facts.duplicate_of >= 0 && !input.is_same(inputs[facts.duplicate_of])) {
@@ -215,12 +244,14 @@ std::string Signature::memory_mismatch(const std::vector<at::Tensor>& inputs, bo
       return fmt::format("inputs {} and {} shared no memory in the trace and do now", shared, i);
     }
   }
-  return memory_fits(inputs, exactly) ? std::string() : "the inputs share memory in another way than in the trace";
+  return memory_fits(inputs, captured, exactly) ? std::string()
+                                                : "the inputs share memory in another way than in the trace";
 }
 
-std::string Signature::captured_mismatch(bool exactly) const {
+std::string Signature::captured_mismatch(const Tensors& captured, bool exactly) const {
   for (size_t i = 0; i < captured_.size(); ++i) {
-    const auto& [tensor, layout] = captured_[i];
+    const at::Tensor& tensor = captured[i];
+    const Layout& layout = captured_[i].layout;
     const std::string name = fmt::format("captured tensor {}", i);
     if (std::string difference = layout.difference(name, tensor); !difference.empty()) return difference;
     if (would_lose_gradient(tensor, layout) || (exactly && tensor.requires_grad() != layout.requires_grad)) {
@@ -239,8 +270,9 @@ std::string Signature::mismatch(const std::vector<at::Tensor>& inputs, bool exac
     std::string difference = layouts_[i].difference(fmt::format("input {}", i), inputs[i]);
     if (!difference.empty()) return difference;
   }
-  for (std::string text :
-       {gradient_mismatch(inputs, exactly), memory_mismatch(inputs, exactly), captured_mismatch(exactly)}) {
+  const Tensors held = captured();
+  if (std::string text = captured_mismatch(held, exactly); !text.empty()) return text;
+  for (std::string text : {gradient_mismatch(inputs, exactly), memory_mismatch(inputs, held, exactly)}) {
     if (!text.empty()) return text;
   }
   return "the inputs differ from those of the trace";

@@ -1,9 +1,13 @@
 // What a graph expects of its inputs, and a person's explanation where they differ.
 #pragma once
 
+#include <unordered_set>
+
 #include "aot/trace.h"
 
 namespace firesteel {
+
+using TensorSet = std::unordered_set<const c10::TensorImpl*>;
 
 class FIRESTEEL_API Signature {
  public:
@@ -16,6 +20,13 @@ class FIRESTEEL_API Signature {
   // Empty where `matches` or, if `exactly`, `matches_exactly` holds; else which input differs, in what, and both
   // values.
   std::string mismatch(const std::vector<at::Tensor>& inputs, bool exactly = false) const;
+
+  // The captured tensors, in the order of the graph's inputs: undefined where one was let go and is gone.
+  std::vector<at::Tensor> captured() const;
+  // The same as matches(), for one who has the captured tensors, and has looked at those that were let go himself.
+  bool matches(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& captured) const;
+  // From now on these captured tensors live as long as others hold them; after that nothing matches any more.
+  void let_go(const TensorSet& tensors);
 
  private:
   struct Layout {
@@ -31,18 +42,21 @@ class FIRESTEEL_API Signature {
     std::string difference(const std::string& name, const at::Tensor& tensor) const;
   };
   struct Captured {
-    at::Tensor tensor;
+    at::Tensor tensor;  // undefined where it was let go
+    WeakTensor weak;
     Layout layout;
   };
+  using Tensors = std::vector<at::Tensor>;
 
   // Each false where the inputs break what the graph takes for granted.
-  bool captured_fit(bool exactly) const;
-  bool gradients_fit(const std::vector<at::Tensor>& inputs, bool exactly) const;
-  bool memory_fits(const std::vector<at::Tensor>& inputs, bool exactly) const;
+  bool captured_fits(size_t index, const at::Tensor& tensor, bool exactly) const;
+  bool all_captured_fit(const Tensors& captured, bool exactly) const;
+  bool gradients_fit(const Tensors& inputs, bool exactly) const;
+  bool memory_fits(const Tensors& inputs, const Tensors& captured, bool exactly) const;
 
-  std::string memory_mismatch(const std::vector<at::Tensor>& inputs, bool exactly) const;
-  std::string gradient_mismatch(const std::vector<at::Tensor>& inputs, bool exactly) const;
-  std::string captured_mismatch(bool exactly) const;
+  std::string memory_mismatch(const Tensors& inputs, const Tensors& captured, bool exactly) const;
+  std::string gradient_mismatch(const Tensors& inputs, bool exactly) const;
+  std::string captured_mismatch(const Tensors& captured, bool exactly) const;
   bool would_lose_gradient(const at::Tensor& tensor, const Layout& layout) const;
 
   bool with_gradients_;

@@ -112,16 +112,77 @@ def add_counters(total, more):
     return total
 
 
+KINDS = {
+    "whole": "one compiled piece from the first instruction to the return",
+    "in pieces": "compiled pieces, with instructions in between that run eagerly",
+    "interpreted": "only instructions that run eagerly, and what lies between them is too little to compile",
+    "in part": "some of it in one of these ways, the rest left to CPython",
+    "left to CPython": "nothing was captured",
+}
+
+
+def kind_of(counters):
+    """How a compiled test ran, once it was compiled; None where it called no compiled code."""
+    hits, breaks = counters.get("hits", 0), sum(counters.get("breaks", {}).values())
+    if sum(counters.get("fallbacks", {}).values()):
+        return "in part" if hits or breaks else "left to CPython"
+    if hits:
+        return "in pieces" if breaks else "whole"
+    return "interpreted" if breaks else None
+
+
 def share_captured(run):
-    """Of the tests that called compiled code: how many were captured whole, in part, or not at all."""
-    share = collections.Counter()
-    for counters in run.counters.values():
-        fallbacks = sum(counters.get("fallbacks", {}).values())
-        if counters.get("hits", 0) + counters.get("captured", 0) > 0:
-            share["in part" if fallbacks else "whole"] += 1
-        elif fallbacks:
-            share["not at all"] += 1
-    return share
+    """How many tests ran in which way the last time they ran: that is when the guards of the first run are met."""
+    last = {}
+    for name, counters in run.counters.items():
+        test, _, number = name.rpartition(" #")
+        if int(number or 0) >= last.get(test, (0, None))[0]:
+            last[test] = int(number or 0), counters
+    return collections.Counter(filter(None, (kind_of(counters) for _, counters in last.values())))
+
+
+PAGE = """# CPython's own tests, compiled
+
+Every test method of these files of the standard library's test suite, compiled with `backend="eager"` and run twice,
+ends as it does without Firesteel. Written by `python tests/cpython/library_tests.py --page docs/python-tests.md`; the
+differences with their reasons are those of `tests/cpython/differences.py`.
+
+Columns: test methods that ran compiled, and how they ran the second time, when the guards of the first run are met.
+
+{kinds}
+
+| file | tests | {heads} | differ |
+| --- | ---: | {rules} | ---: |
+{rows}
+
+## What differs, and why
+{differences}
+"""
+
+
+def page(results):
+    """The figures of all files as a page of the documentation."""
+    rows, total = [], collections.Counter()
+    for file, share, _, found in sorted(results):
+        if not share:
+            continue
+        counts = [share[kind] for kind in KINDS]
+        differ = len({name.rpartition(" #")[0] for name in found})
+        total.update(share)
+        rows.append(f"| `{file}` | {sum(counts)} | {' | '.join(map(str, counts))} | {differ or ''} |")
+    counts, all_tests = [total[kind] for kind in KINDS], sum(total.values())
+    shares = " | ".join(f"**{count} ({count / all_tests:.0%})**" for count in counts)
+    rows.append(f"| **{len(rows)} files** | **{all_tests}** | {shares} | |")
+    doctests = [f"`{file}`" for file, share, *_ in sorted(results) if not share]
+    if doctests:
+        rows.append(f"\nWithout a test method that could be compiled (doctests, coroutines): {', '.join(doctests)}.")
+    return PAGE.format(
+        kinds="\n".join(f"- *{kind}*: {what}" for kind, what in KINDS.items()),
+        heads=" | ".join(KINDS),
+        rules=" | ".join("---:" for _ in KINDS),
+        rows="\n".join(rows),
+        differences="\n".join(f"- `{name}`: {why}" for name, why in sorted({**DIFFERENCES, **UNSTEADY}.items())),
+    )
 
 
 def table(counters):
@@ -141,10 +202,11 @@ def main():
     parser.add_argument("--runs", type=int, default=2, help="how often each test runs (2: the second meets the guards)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one file (300)")
     parser.add_argument("--jobs", type=int, default=1, help="files at a time (1)")
+    parser.add_argument("--page", type=Path, help="where to write the page of the documentation")
     parser.add_argument("-v", "--verbose", action="store_true", help="what was captured, file by file")
     arguments = parser.parse_args()
 
-    total, share, tests, open_ends = {}, collections.Counter(), 0, 0
+    total, share, tests, open_ends, results = {}, collections.Counter(), 0, 0, []
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         jobs = [pool.submit(compare, file, arguments.runs, arguments.timeout) for file in arguments.files]
         for job in concurrent.futures.as_completed(jobs):
@@ -156,6 +218,7 @@ def main():
                 add_counters(counted, counters)
             add_counters(total, counted)
             share.update(share_captured(compiled))
+            results.append((file, share_captured(compiled), len(compiled.outcomes), found))
             tests += len(compiled.outcomes)
             open_ends += len(new)
             explained = f", {len(found) - len(new)} explained" if len(found) > len(new) else ""
@@ -168,10 +231,12 @@ def main():
                 print(f"    {name}\n        plain:    {before}\n        compiled: {after}", flush=True)
             if arguments.verbose:
                 print(table(counted), flush=True)
-    print(f"\n{tests} tests, {open_ends} differ")
+    print(f"\n{tests} runs of tests, {open_ends} differ")
+    if arguments.page:
+        arguments.page.write_text(page(results))
     called = sum(share.values())
     for kind, count in share.items():
-        print(f"  captured {kind:31} {count:>8}  {count / called:.1%}")
+        print(f"  {kind:40} {count:>8}  {count / called:.1%}")
     print(table(total))
     return 1 if open_ends else 0
 
