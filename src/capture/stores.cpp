@@ -118,7 +118,8 @@ void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObjec
   }
   if (PyModule_CheckExact(object)) {
     PyObject* dict = PyModule_GetDict(object);
-    if (!dict) capture.stop(BreakReason::Write, spelled(object, name));
+    // One that was never initialized, or another class: no entry of its dict.
+    if (!dict || python::text_of(name) == "__class__") capture.stop(BreakReason::Write, spelled(object, name));
     capture.remember(dict, module_variables(capture, object));
     capture.before_write(dict);
     python::check(PyObject_SetAttr(object, name, value) == 0);

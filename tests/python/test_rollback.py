@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import types
 
 import pytest
 import torch
@@ -205,3 +206,20 @@ def test_exceptions_leave_what_eager_leaves(backend, monkeypatch):
             looks.append((look[0], look[2][:3]))
     assert looks[:2] == looks[2:]
     assert_no_stand_ins()
+
+
+def test_the_class_of_a_module_is_put_back():
+    class Other(types.ModuleType):
+        answer = 42
+
+    module = types.ModuleType("made")
+
+    def function(x):
+        module.__class__ = Other
+        return x + module.answer + x.sum().item()
+
+    with pytest.raises(firesteel.GraphBreakError):
+        firesteel.compile(function, backend="eager", fullgraph=True)(torch.ones(2))
+    assert type(module) is types.ModuleType
+    assert torch.equal(firesteel.compile(function, backend="eager")(torch.ones(2)), torch.full((2,), 45.0))
+    assert type(module) is Other
