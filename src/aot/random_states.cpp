@@ -70,6 +70,8 @@ at::Generator or_default(const std::optional<at::Generator>& generator) {
   return generator ? *generator : at::detail::getDefaultCPUGenerator();
 }
 
+// Kernels: the dispatcher hands generators over by value.
+// NOLINTBEGIN(performance-unnecessary-value-param)
 void set_generator_state(const at::Tensor& state, std::optional<at::Generator> generator) {
   at::Generator target = or_default(generator);
   std::lock_guard lock(target.mutex());
@@ -77,6 +79,7 @@ void set_generator_state(const at::Tensor& state, std::optional<at::Generator> g
 }
 
 at::Tensor get_generator_state(std::optional<at::Generator> generator) { return state_of(or_default(generator)); }
+// NOLINTEND(performance-unnecessary-value-param)
 
 }  // namespace
 
@@ -98,7 +101,7 @@ const c10::OperatorHandle& get_generator_state_op() {
   return op;
 }
 
-RandomStates::Track& RandomStates::track_of(at::Generator generator) {
+RandomStates::Track& RandomStates::track_of(const at::Generator& generator) {
   for (Track& track : tracks_) {
     if (track.generator == generator) return track;
   }
@@ -138,7 +141,7 @@ bool RandomStates::is_of_another_trace(const std::string& state) const {
   return number_ != 0 && others && sharing().ours.count(state) != 0;
 }
 
-RandomStates::Place RandomStates::place_of(at::Generator generator) {
+RandomStates::Place RandomStates::place_of(const at::Generator& generator) {
   Track& track = track_of(generator);
   const std::string now = state_bytes(generator);
   if (now == track.here) return {true, true, nullptr};
@@ -149,7 +152,7 @@ RandomStates::Place RandomStates::place_of(at::Generator generator) {
   return {true, true, nullptr};
 }
 
-void RandomStates::moved(at::Generator generator, Node* node) {
+void RandomStates::moved(const at::Generator& generator, Node* node) {
   Track& track = track_of(generator);
   track.here = state_bytes(generator);
   track.known.emplace(track.here, node);

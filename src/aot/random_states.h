@@ -28,9 +28,9 @@ class RandomStates {
     bool is_known = false;  // an earlier one did: `after`, or null for the beginning of the graph
     Node* after = nullptr;
   };
-  Place place_of(at::Generator generator);
+  Place place_of(const at::Generator& generator);
   // A node has been recorded that sets the generator to where it is now.
-  void moved(at::Generator generator, Node* node);
+  void moved(const at::Generator& generator, Node* node);
 
   // The node that drew from this very state before with the same operator, or null.
   Node* earlier_draw(const at::Generator& generator, const c10::OperatorHandle& op);
@@ -51,7 +51,7 @@ class RandomStates {
     std::unordered_map<std::string, Node*> known;  // states that recorded nodes led to, and the first to do so
     std::string here;                              // where the last recorded node left it
   };
-  Track& track_of(at::Generator generator);
+  Track& track_of(const at::Generator& generator);
   bool is_of_another_trace(const std::string& state) const;
   std::vector<Track> tracks_;
   bool is_alone_ = true;  // when it started, no other thread traced

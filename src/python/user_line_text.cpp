@@ -100,7 +100,7 @@ std::optional<UserLine> return_line(PyObject* function) {
 }
 
 std::string show(const UserLine& where) {
-  const std::string place = fmt::format("  {}:{}", short_path(where.file), where.line);
+  std::string place = fmt::format("  {}:{}", short_path(where.file), where.line);
   const std::string line = source_text(where);
   const size_t indent = std::min(line.find_first_not_of(" \t"), line.size());
   if (indent == line.size()) return place;
