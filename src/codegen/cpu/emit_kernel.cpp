@@ -114,11 +114,11 @@ class Emitter {
     for (const LoopStore& store : kernel_.stores)
       store_rows_.push_back(row_start(store.map, store.buffer, outer, column));
 
-    const unsigned unrolled = unrolling(kernel_);
+    const int64_t unrolled = unrolling(kernel_);
     Value* step = n(l_.width * unrolled);
     Value* whole = b_.CreateSub(count, b_.CreateURem(count, step));
     loop(n(0), whole, step, [&](Value* i) {
-      for (unsigned u = 0; u < unrolled; ++u) emit_vector(b_.CreateAdd(i, n(u * l_.width)), nullptr);
+      for (int64_t u = 0; u < unrolled; ++u) emit_vector(b_.CreateAdd(i, n(u * l_.width)), nullptr);
       return nullptr;
     });
     loop(whole, count, n(l_.width), [&](Value* i) {
