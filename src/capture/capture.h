@@ -127,6 +127,8 @@ class Capture {
   std::optional<bool> decide(PyObject* function, PyObject* first, PyObject* second);
   // Where a number comes from; null for what is no number from outside, and for a computed one that is settled.
   const Source* number_source(PyObject* object) const;
+  // A tuple from outside with its numbers as admit_value() gives them, where one of them changes; else empty.
+  PyRef with_changing_items(PyObject* tuple);
   // The object that a number from outside is to the program.
   PyRef original(PyObject* object) const;
 
@@ -177,6 +179,7 @@ class Capture {
   PyRef interrupt;                            // the exception that ended the capture as itself
   std::optional<Break> broken;                // set while a break passes through CPython's frames
   size_t depth = 0;
+  PyCodeObject* called = nullptr;  // of the last function that the outer frame has called
   Journal journal;
   // What was appended to a deque from outside, as long as nothing else was done to it.
   std::unordered_map<PyObject*, std::optional<std::vector<PyRef>>> appended;
@@ -260,5 +263,8 @@ bool is_sequence(PyObject* object);
 bool is_mapping(PyObject* object);
 
 PyRef interned(const char* text);
+
+// Code of the standard library, or what torch wraps around its C functions: not worth compiling in pieces (region.cpp).
+bool is_library(PyCodeObject* code);
 
 }  // namespace firesteel::capture

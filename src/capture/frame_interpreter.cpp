@@ -44,7 +44,7 @@ FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFra
     fs_frame_set_depth(frame, 0);
   }
   python::check(fs_frame_link(state, frame, &link_) == 0);
-  ++capture_.depth;
+  if (++capture_.depth == 2) capture_.called = code_;
   if (!capture_.concrete) remember_closure();
 }
 

@@ -31,6 +31,8 @@ class FrameInterpreter {
   void set_local_source(size_t index, const Source* source) { local_sources_[index] = source; }
   // The same for a value on the stack, which is guarded now.
   void admit_stack(size_t index, const Source* source);
+  // Another value for a local, in this capture only.
+  void replace_local(size_t index, PyRef value) { locals_[index] = std::move(value); }
 
   // This is the frame whose instructions are counted: stops before number `stop_at`; -1: never.
   void count_instructions(long stop_at) {

@@ -153,6 +153,22 @@ std::optional<bool> Capture::decide(PyObject* function, PyObject* first, PyObjec
   return answer.get() == Py_True;
 }
 
+PyRef Capture::with_changing_items(PyObject* tuple) {
+  const Source* source = changing_.empty() || concrete || !PyTuple_CheckExact(tuple) ? nullptr : source_of(tuple);
+  if (!source) return {};
+  const Py_ssize_t size = PyTuple_GET_SIZE(tuple);
+  bool changes = false;
+  for (Py_ssize_t i = 0; i < size; ++i) changes = changes || changing_.count(sources.item(source, i));
+  if (!changes) return {};
+  guard_length(tuple);
+  PyRef copy = checked(PyTuple_New(size));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    PyTuple_SET_ITEM(copy.get(), i, admit_value(item, sources.item(source, i)).release());
+  }
+  return made(std::move(copy));
+}
+
 PyRef Capture::original(PyObject* object) const {
   auto found = numbers_.find(object);
   if (found == numbers_.end() || !PyLong_CheckExact(object)) return PyRef::borrow(object);

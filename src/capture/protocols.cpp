@@ -143,6 +143,7 @@ PyRef get_iterator(Capture& capture, PyObject* value) {
     return PyRef::borrow(value);
   }
   if (python::is_tensor(value)) return get_iterator(capture, unbind(capture, value).get());
+  if (PyRef items = capture.with_changing_items(value)) return capture.made(checked(PyObject_GetIter(items.get())));
   PyTypeObject* type = Py_TYPE(value);
   static PyObject* iter_name = interned("__iter__").release();
   PyObject* method = !is_c_class(type) ? _PyType_Lookup(type, iter_name) : nullptr;

@@ -86,7 +86,16 @@ constexpr const char* kTorchPlumbing[] = {
     "autograd/",       "_tensor.py", "_tensor_str.py", "random.py", "overrides.py",     "serialization.py",
     "nn/parameter.py", "nn/init.py", "utils/hooks.py", "amp/",      "_jit_internal.py", "storage.py"};
 
-// The standard library and torch's plumbing are not worth compiling in pieces.
+bool holds_special_tensor(const std::vector<PyRef>& stack) {
+  return std::any_of(stack.begin(), stack.end(), [](const PyRef& value) {
+    return value && python::is_tensor(value.get()) && !python::is_exact_tensor(value.get());
+  });
+}
+
+constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
+
+}  // namespace
+
 bool is_library(PyCodeObject* code) {
   static const std::string standard = folder_of("os"), torch = folder_of("torch");
   const std::string_view path = python::text_of(code->co_filename);
@@ -98,16 +107,6 @@ bool is_library(PyCodeObject* code) {
   return path.starts_with("<frozen") ||
          (path.starts_with(standard) && path.find("site-packages") == std::string_view::npos);
 }
-
-bool holds_special_tensor(const std::vector<PyRef>& stack) {
-  return std::any_of(stack.begin(), stack.end(), [](const PyRef& value) {
-    return value && python::is_tensor(value.get()) && !python::is_exact_tensor(value.get());
-  });
-}
-
-constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
-
-}  // namespace
 
 PyRef call_for_real(PyObject* callable, const CallArgs& args) {
   PyObject* function = PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable;

@@ -176,7 +176,7 @@ class Attempt {
     if (start_.shape) {
       for (size_t i = 0; i < parameters_.size(); ++i) {
         if (parameters_[i].collects) {
-          collect_rest(locals[i], parameters_[i]);
+          interpreter.replace_local(i, collect_rest(locals[i], parameters_[i]));
         } else {
           interpreter.set_local_source(i, parameters_[i].source);
         }
@@ -194,16 +194,28 @@ class Attempt {
   }
 
   // `*args` and `**kwargs` are made anew at every call; what they hold are arguments.
-  void collect_rest(PyObject* container, const Parameter& parameter) {
+  PyRef collect_rest(PyObject* container, const Parameter& parameter) {
     Oracle::allow(container);
-    PyRef values = PyTuple_Check(container) ? PyRef::borrow(container) : python::checked(PyDict_Values(container));
+    PyRef values = python::checked(PyTuple_Check(container) ? PySequence_List(container) : PyDict_Values(container));
+    bool numbers = false;
     for (size_t i = 0; i < parameter.items.size(); ++i) {
-      PyRef value = python::checked(PySequence_GetItem(values.get(), static_cast<Py_ssize_t>(i)));
-      if (!python::is_tensor(value.get()))
-        capture.admit(value.get(), parameter.items[i]);
-      else
-        capture.remember(value.get(), parameter.items[i]);
+      PyObject* value = PyList_GET_ITEM(values.get(), i);
+      if (python::is_tensor(value)) {
+        capture.remember(value, parameter.items[i]);
+        continue;
+      }
+      PyRef read = capture.admit_value(value, parameter.items[i]);
+      numbers = numbers || read.get() != value;
+      PyList_SetItem(values.get(), static_cast<Py_ssize_t>(i), read.release());
     }
+    if (!numbers) return PyRef::borrow(container);
+    if (PyTuple_Check(container)) return capture.made(python::checked(PyList_AsTuple(values.get())));
+    PyRef copy = python::checked(PyDict_Copy(container));
+    Py_ssize_t position = 0;
+    PyObject* key = nullptr;
+    for (Py_ssize_t i = 0; PyDict_Next(container, &position, &key, nullptr); ++i)
+      python::check(PyDict_SetItem(copy.get(), key, PyList_GET_ITEM(values.get(), i)) == 0);
+    return capture.made(std::move(copy));
   }
 
   // Recipes for all that the segment leaves behind. The tensors they need are the trace's results.

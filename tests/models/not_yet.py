@@ -6,14 +6,12 @@ A key is the name of a row, `name:mode` or `name:mode:backend` where only these 
 
 NOT_YET = {
     "deberta": "FS-DATA-DEPENDENT",
-    "xlnet": "FS-C-FUNCTION",
     "longformer": "FS-DATA-DEPENDENT",
-    "layoutlm": "FS-C-FUNCTION",
     "nystromformer": "FS-EXCEPTION",
     "opt:train": "FS-DATA-DEPENDENT",
     "biogpt:train": "FS-DATA-DEPENDENT",
     "mamba": "FS-ATTRIBUTE",
-    "switch-transformers": "FS-ATTRIBUTE",
+    "switch-transformers": "FS-DATA-DEPENDENT",
     "bart:train": "FS-DATA-DEPENDENT",
     "mbart:train": "FS-DATA-DEPENDENT",
     "blenderbot:train": "FS-DATA-DEPENDENT",
@@ -43,7 +41,6 @@ NOT_YET = {
     "conditional-detr:train": "FS-DATA-DEPENDENT",
     "groupvit:train": "FS-DATA-DEPENDENT",
     "vilt": "FS-DATA-DEPENDENT",
-    "lxmert": "FS-C-FUNCTION",
     "llava": "FS-C-FUNCTION",
     "paligemma": "FS-DATA-DEPENDENT",
     "mixtral:train:aot_eager": "FS-TRACE",
@@ -56,5 +53,4 @@ NOT_YET = {
     "olmoe:grad:aot_eager": "FS-TRACE",
     "deepseek-v3:train:aot_eager": "FS-TRACE",
     "deepseek-v3:grad:aot_eager": "FS-TRACE",
-    "mobilevit:train:aot_eager": "DIFFERENT",
 }

@@ -181,6 +181,43 @@ def test_an_attribute_that_counts_is_an_input(backend):
     assert counters["fallbacks"] == {}
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_arguments_of_a_module_are_inputs(backend):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(4, 4)
+
+        def forward(self, x, scale, shift=1):
+            return self.fc(x) * scale + shift
+
+    model = Model()
+    compiled = firesteel.compile(model, backend=backend)
+    for k in range(12):
+        assert same(model(X, k * 0.5, shift=k), compiled(X, k * 0.5, shift=k))
+    counters = firesteel.counters()
+    assert counters["captured"] == 2
+    assert counters["fallbacks"] == {}
+
+
+def test_the_rest_of_the_arguments_are_inputs(capsys):
+    def inner(x, *args, **kwargs):
+        print("between")
+        first, second = args
+        return x * first + second - kwargs["last"]
+
+    def program(x, *args, **kwargs):
+        before = x + args[0]
+        return inner(before, *args, **kwargs), args, kwargs
+
+    compiled = firesteel.compile(program)
+    for k in range(12):
+        assert same(program(X, k * 0.5, k, last=k), compiled(X, k * 0.5, k, last=k))
+    counters = firesteel.counters()
+    assert counters["captured"] <= 8
+    assert counters["fallbacks"] == {}
+
+
 def test_what_only_passes_through_is_not_guarded():
     log, box = [], {}
 
