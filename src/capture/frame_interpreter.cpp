@@ -179,12 +179,31 @@ ExceptionHandler find_handler(PyCodeObject* code, int instruction) {
 
 }  // namespace
 
+// Who looks at the locals of a frame in a traceback takes it for granted that its first instruction put them there.
+void FrameInterpreter::show_free_variables() {
+  PyObject* function = fs_frame_function(frame_);
+  PyObject* closure = function ? reinterpret_cast<PyFunctionObject*>(function)->func_closure : nullptr;
+  if (!closure || code_->co_nfreevars == 0) return;
+  PyObject** places = fs_frame_locals(frame_) + code_->co_nlocalsplus - code_->co_nfreevars;
+  for (int i = 0; i < code_->co_nfreevars; ++i) {
+    if (!places[i]) places[i] = Py_NewRef(PyTuple_GET_ITEM(closure, i));
+  }
+}
+
+void hide_free_variables(FsFrame* frame) {
+  PyCodeObject* code = fs_frame_code(frame);
+  PyObject** places = fs_frame_locals(frame) + code->co_nlocalsplus - code->co_nfreevars;
+  for (int i = 0; i < code->co_nfreevars; ++i) PyRef old = PyRef::steal(std::exchange(places[i], nullptr));
+}
+
 bool FrameInterpreter::unwind() {
+  const ExceptionHandler found = find_handler(code_, current_);
+  // What the outer frame holds at its end is compared with what it held: it gets them only where it ends here.
+  if (!counts_ || found.target < 0) show_free_variables();
   if (!std::exchange(reraises_, false)) {
     PyRef frame = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(state_)));
     if (frame) PyTraceBack_Here(reinterpret_cast<PyFrameObject*>(frame.get()));
   }
-  const ExceptionHandler found = find_handler(code_, current_);
   if (found.target < 0) {
     // Whatever is left of the frame is dropped while the error waits.
     return false;

@@ -71,6 +71,7 @@ class FrameInterpreter {
   Ending loop(int end, bool once);
   void step();
   void step_one();
+  void show_free_variables();
   // Goes to the handler of the Python error that is set; false where the frame has none.
   bool unwind();
   PyRef pop();
@@ -125,6 +126,9 @@ class FrameInterpreter {
   bool reraises_ = false;  // the error that is set keeps its traceback
   enum class State { Runs, Returned, Yielded } now_ = State::Runs;
 };
+
+// A traceback may have needed them in a frame that has not run yet; its first instruction puts them there itself.
+void hide_free_variables(FsFrame* frame);
 
 // Takes the frame of a function called inside: what the frame hook does with it. Never throws.
 PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* frame, int throwing) noexcept;

@@ -466,6 +466,7 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
 
 PyObject* Region::run_on(PyThreadState* state, FsFrame* frame, BreakReason reason) {
   ++counters().fallbacks[static_cast<size_t>(reason)];
+  if (fs_frame_next(frame) == 0) hide_free_variables(frame);
   RegionScope outside(nullptr);
   return run_frame(state, frame);
 }

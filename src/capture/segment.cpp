@@ -478,6 +478,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
   std::vector<CachedCall> cached_calls;
   const Oracle oracle;
   for (int tries = 0;; ++tries) {
+    if (start.shape) hide_free_variables(start.frame);
     auto attempt = std::make_unique<Attempt>(start, backend, stop_at);
     Capture& capture = attempt->capture;
     capture.cached_calls = &cached_calls;

@@ -7,7 +7,6 @@ A key is the name of a row, `name:mode` or `name:mode:backend` where only these 
 NOT_YET = {
     "deberta": "FS-DATA-DEPENDENT",
     "longformer": "FS-DATA-DEPENDENT",
-    "nystromformer": "FS-EXCEPTION",
     "opt:train": "FS-DATA-DEPENDENT",
     "biogpt:train": "FS-DATA-DEPENDENT",
     "mamba": "FS-ATTRIBUTE",

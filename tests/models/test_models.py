@@ -14,7 +14,9 @@ import firesteel
 FULL = os.environ.get("FIRESTEEL_FULL") == "1"
 CALLS = 2
 # Their first forward changes what it reads itself (the kind of problem in the config, a cached tensor).
-CAPTURED_TWICE = {"vit.classifier", "resnet.classifier", "rwkv:eval", "levit:eval"}
+CAPTURED_TWICE = {"vit.classifier", "resnet.classifier", "rwkv:eval", "rwkv:grad", "levit:eval"}
+# In evaluation it keeps a tensor with its history, so that a second backward fails in eager, too.
+ONE_BACKWARD = {"levit"}
 
 
 def chosen():
@@ -31,6 +33,8 @@ def fresh_counters():
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("row", chosen())
 def test_model(row, mode, backend):
+    if mode == "grad" and row.name in ONE_BACKWARD:
+        pytest.skip("a second backward of this model fails in eager, too")
     reason = reason_for(row.name, mode, backend)
     if reason:
         still_stops(row, mode, backend, reason)

@@ -76,7 +76,7 @@ ENCODERS = [
     encoder("layoutlm", "LayoutLM"),
     encoder("roformer", "RoFormer", embedding_size=16),
     encoder("ernie", "Ernie"),
-    encoder("nystromformer", "Nystromformer", text(), num_landmarks=4, segment_means_seq_len=8),
+    encoder("nystromformer", "Nystromformer", text(), num_landmarks=8, segment_means_seq_len=8),
     encoder("modernbert", "ModernBert", pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1,
             sep_token_id=2),
     encoder("esm", "Esm", pad_token_id=1, mask_token_id=2, position_embedding_type="rotary"),

@@ -186,3 +186,29 @@ def test_nothing_is_kept_alive(backend):
     del model
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_locals_of_frames_in_a_traceback_can_be_read(backend, fullgraph):
+    offset = 1
+
+    class Base:
+        def add(self, x, y):
+            return x + y + offset
+
+    class Derived(Base):
+        def add(self, x, y):
+            return super().add(x, y)
+
+    def function(x, y):
+        kept = offset
+        return Derived().add(x, y) + kept
+
+    compiled = firesteel.compile(function, backend=backend, fullgraph=fullgraph)
+    with pytest.raises((RuntimeError, firesteel.GraphBreakError)) as raised:
+        compiled(torch.ones(3), torch.ones(4))
+    names = []
+    for entry in raised.traceback:
+        names.append((entry.frame.code.name, sorted(entry.frame.f_locals)))
+    assert names
+    assert torch.equal(compiled(torch.ones(3), torch.ones(3)), torch.full((3,), 4.0))
