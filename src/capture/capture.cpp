@@ -62,11 +62,11 @@ PyRef CallArgs::call(PyObject* callable) const {
 void Capture::stop(BreakReason reason, std::string detail) {
   Break found{reason, std::move(detail), {}, {}};
   python::ErrorAside aside;
+  Suspended suspended(*this);  // reading the user's line from its file is none of the program's doing
   // A library's function runs as it is when it is called by itself: the break is that of the call.
   found.depth = depth > 1 && called && is_library(called) ? 1 : depth;
   found.in_whole_stretch = whole_stretches > 0;
   found.is_error = found.in_whole_stretch || guards::break_policy() == guards::BreakPolicy::Error;
-  Suspended suspended(*this);  // reading a line of a file is no part of the program
   add_place(found);
   throw found;
 }
