@@ -1,13 +1,10 @@
 """The scripts of examples/dropin, written for PyTorch: on Firesteel they print what they print on PyTorch."""
 
 import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
+from processes import ROOT, printed_by
 
-ROOT = pathlib.Path(__file__).parents[3]
 SCRIPTS = sorted((ROOT / "examples/dropin").glob("*.py"))
 PRINTED = {
     "fine_grained": """\
@@ -29,19 +26,6 @@ equal to eager: True gradient: (3, 4)
 equal to eager: True gradient: (3, 4)
 """,
 }
-
-
-def printed_by(*command):
-    done = subprocess.run(
-        [sys.executable, *command],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

@@ -1,31 +1,18 @@
 """install() and `python -m firesteel`: programs written for torch.compile run on Firesteel, each in a process."""
 
-import os
-import pathlib
 import subprocess
 import sys
 import textwrap
 
 import pytest
-
-ROOT = pathlib.Path(__file__).parents[3]
+from processes import ROOT, printed_by
 
 
 def run(code, *, command=("-m", "firesteel"), env=None, tmp_path, args=()):
     """The program's output; its asserts are the test."""
     script = tmp_path / "program.py"
     script.write_text(textwrap.dedent(code))
-    done = subprocess.run(
-        [sys.executable, *command, str(script), *args],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **(env or {})},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return printed_by(*command, script, *args, cwd=tmp_path, env=env)
 
 
 BY_FIRESTEEL = """
@@ -203,6 +190,29 @@ def test_the_names_of_dynamo(tmp_path):
     )
 
 
+def test_errors_raised_before_dynamo_is_loaded(tmp_path):
+    run(
+        """
+    import sys
+    import torch
+
+    @torch.compiler.allow_in_graph
+    def opaque(x):
+        return 3
+
+    compiled = torch.compile(lambda x: opaque(x), backend="eager")
+    assert "torch._dynamo" not in sys.modules
+    try:
+        compiled(torch.ones(2))
+    except torch._dynamo.exc.Unsupported as error:
+        assert "a tensor or a tuple of tensors" in str(error) and "program.py" in str(error), error
+    else:
+        raise AssertionError("no error")
+    """,
+        tmp_path=tmp_path,
+    )
+
+
 def test_backends_of_pytorch_and_of_the_user(tmp_path):
     run(
         BY_FIRESTEEL
@@ -243,17 +253,8 @@ def test_modules_are_run_as_python_runs_them(tmp_path):
         assert by_firesteel(torch.compile(lambda x: x))
     """)
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "firesteel", "-m", "pytest", "-q", "-p", "no:logging", "test_inside.py"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    printed = printed_by(*("-m", "firesteel", "-m", "pytest", "-q", "-p", "no:logging", "test_inside.py"), cwd=tmp_path)
+    assert "1 passed" in printed
 
 
 @pytest.mark.parametrize(("set_to", "wanted"), [("1", True), ("0", False)])
