@@ -53,9 +53,11 @@ def passes(source):
     mark = passed_mark(source)
     if mark.exists():
         return True
-    # omp.h is g++'s; behind all other folders, as clang has its own of what else lies there.
-    command = ["clang-tidy-19", "--quiet", "-p", TREE, "--extra-arg=-idirafter", f"--extra-arg={gcc_headers()}", source]
-    result = subprocess.run(command, capture_output=True, text=True)
+    command = ["clang-tidy-19", "--quiet", "-p", TREE]
+    if source.suffix == ".cpp":
+        # omp.h is g++'s; behind all other folders, as clang has its own of what else lies there.
+        command += ["--extra-arg=-idirafter", f"--extra-arg={gcc_headers()}"]
+    result = subprocess.run([*command, source], capture_output=True, text=True)
     if result.returncode == 0:
         mark.touch()
         return True

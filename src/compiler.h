@@ -10,7 +10,7 @@ namespace firesteel {
 struct CompilerOptions {
   bool passes = true;  // off: the graph stays as recorded
   PartitionOptions partition;
-  bool native = false;  // pointwise operators run in compiled kernels
+  NativeCode native = NativeCode::None;
 };
 
 // `times`: where the stages' times are put, if given.

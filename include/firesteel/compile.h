@@ -18,6 +18,10 @@ struct CompileOptions {
   std::function<std::string()> state = {};
   // A graph break that the function asks for is an error: GraphBreakError.
   bool fullgraph = false;
+  // False: ATen runs the graphs, operator by operator.
+  bool native = true;
+  // True: the first call of a signature waits for its native code. Otherwise ATen runs the calls until it is there.
+  bool wait = false;
 };
 
 // The graphs of one compiled function, found by signature: structure and constants of the arguments; dtype, device,

@@ -169,6 +169,12 @@ def native_counters() -> dict[str, int]:
     """Kernels compiled and run, and operators run in them and by ATen."""
 
 def reset_native_counters() -> None: ...
+def _fail_kernels(fail: bool) -> None:
+    """For tests: no kernel can be made from now on."""
+
+def _hold_background_compiler(held: bool) -> None:
+    """For tests: while held, no kernel is compiled in the background."""
+
 def _empty_pool() -> None:
     """Gives memory that kernels' results have left back to the system."""
 
@@ -208,6 +214,7 @@ def _compile_function(
     fullgraph: bool,
     recompile_limit: int,
     notes_recompiles: bool = False,
+    wait: bool = False,
 ) -> CompiledFunction: ...
 def _backends() -> dict[str, str]:
     """The built-in backends' names, and what they mean."""

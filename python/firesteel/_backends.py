@@ -7,7 +7,7 @@ from . import _C
 # PyTorch's name for native code.
 _ALIASES = {"inductor": "firesteel"}
 _TORCH_PREFIX = "torch:"
-_DEFAULT = "aot_eager"
+_DEFAULT = "firesteel"
 
 _registered = {}  # name -> (function, tags)
 _default = _DEFAULT

@@ -84,7 +84,8 @@ struct CompiledGraphs::State {
   Entry make_entry(const FlatCallable& function, const Call& call) const {
     std::optional<GraphBreak> asked;
     try {
-      return {TracedGraph::record(function, call.arguments, options.name, &asked), call.types_and_state, {}};
+      const NativeCode native = options.native ? native_code(options.wait) : NativeCode::None;
+      return {TracedGraph::record(function, call.arguments, options.name, &asked, native), call.types_and_state, {}};
     } catch (...) {
       if (!asked || options.fullgraph) throw;
     }

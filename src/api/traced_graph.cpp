@@ -20,7 +20,7 @@ Tree shown_arguments(const Tree& arguments) {
 }  // namespace
 
 TracedGraph TracedGraph::record(const FlatCallable& function, const FlatValues& arguments, const std::string& name,
-                                std::optional<GraphBreak>* graph_break) {
+                                std::optional<GraphBreak>* graph_break, NativeCode native) {
   auto state = std::make_shared<State>();
   state->argument_structure = arguments.structure;
   state->ambient = AmbientState::current();
@@ -35,7 +35,9 @@ TracedGraph TracedGraph::record(const FlatCallable& function, const FlatValues& 
     state->result_structure = std::move(result.structure);
     return FunctionResult{std::move(result.tensors), result_tree(state->result_structure)};
   };
-  state->executable.emplace(compile_function(traced, arguments.tensors, options, {}, &state->times));
+  CompilerOptions compiler;
+  compiler.native = native;
+  state->executable.emplace(compile_function(traced, arguments.tensors, options, compiler, &state->times));
   return TracedGraph(std::move(state));
 }
 

@@ -214,7 +214,7 @@ class Capture {
   void guard_function(PyObject* function, const Source* source);
   void add_input(PyObject* real, PyRef fake, const Source* source, InputRole role);
   void record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
-              RecordOptions options = {});
+              const RecordOptions& options = {});
   PyRef opaque_argument(PyObject* value, const char* root);
   PyRef opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result);
 

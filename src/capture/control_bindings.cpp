@@ -73,7 +73,7 @@ nb::dict stances() {
 }
 
 // Gives what held before.
-nb::tuple set_stance(const std::string& name, nb::object backend) {
+nb::tuple set_stance(const std::string& name, const nb::object& backend) {
   static auto* backends = new std::vector<PyRef>;  // as given, for the way back
   const std::optional<StanceKind> kind = stance_named(name);
   if (!kind) throw nb::value_error(("there is no stance " + name).c_str());
@@ -87,7 +87,7 @@ nb::tuple set_stance(const std::string& name, nb::object backend) {
 }
 
 // None, False, True: nothing said, breaks allowed, breaks are errors. Gives what held before.
-nb::object set_break_policy(nb::object policy) {
+nb::object set_break_policy(const nb::object& policy) {
   using guards::BreakPolicy;
   const BreakPolicy before = guards::break_policy();
   guards::break_policy() = policy.is_none()         ? BreakPolicy::Unsaid

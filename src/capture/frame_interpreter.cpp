@@ -118,7 +118,9 @@ long interrupt_after(long instructions) { return std::exchange(g_interrupt_after
 // Names of keywords belong to the call that follows: no one may stop in between.
 void FrameInterpreter::step() {
   started_ = next_;
-  if (g_interrupt_after > 0 && !capture_.concrete && --g_interrupt_after == 0) PyErr_SetInterrupt();
+  if (g_interrupt_after > 0 && !capture_.concrete) {
+    if (--g_interrupt_after == 0) PyErr_SetInterrupt();
+  }
   do {
     step_one();
   } while (keywords_);

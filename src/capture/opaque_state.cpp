@@ -185,7 +185,7 @@ std::string place_in(PyObject* object, PyObject* holder, PyObject* gc, PyObject*
   if (PyObject* name = PyDict_Check(holder) ? PyDict_GetItemString(holder, "__name__") : nullptr;
       name && PyUnicode_Check(name))
     return fmt::format("the global `{}` of `{}`", key, python::text_of(name));
-  const std::string kind = fmt::format("a {}", Py_TYPE(holder)->tp_name);
+  std::string kind = fmt::format("a {}", Py_TYPE(holder)->tp_name);
   for (const PyRef& owner : left > 0 ? holders_of(holder, gc, searched) : std::vector<PyRef>()) {
     if (fs_instance_dict(owner.get()) == holder)
       return fmt::format("the attribute `{}` of a {}", key, Py_TYPE(owner.get())->tp_name);

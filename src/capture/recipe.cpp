@@ -36,7 +36,7 @@ void set_field(PyObject*& field, PyRef value) {
 
 void RecipeBook::settle(guards::Holdings& holdings) {
   std::unordered_set<PyObject*> known;
-  auto take = [&](PyRef object) {
+  auto take = [&](const PyRef& object) {
     PyObject* held = holdings.hold(object.get());
     if (held && holdings.holds_weakly(held) && known.insert(held).second) pins.push_back(held);
     return held;

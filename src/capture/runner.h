@@ -25,7 +25,8 @@ std::vector<std::pair<std::string_view, std::string_view>> backend_rows();  // n
 
 struct BackendChoice {
   Backend kind;
-  PyRef compiler;  // Callable: gives a builder for a graph (python/firesteel/interop)
+  PyRef compiler;     // Callable: gives a builder for a graph (python/firesteel/interop)
+  bool wait = false;  // Native: the first call waits for the code
 
   bool runs_aten() const { return kind == Backend::AotEager || kind == Backend::Native; }
 };

@@ -496,7 +496,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
           for (const std::string& text : capture.lost_gradients) warn_once(text);
           if (any_disallowed_operators()) warn_of_disallowed_operators(trace);
           CompilerOptions options;
-          options.native = backend.kind == Backend::Native;
+          if (backend.kind == Backend::Native) options.native = native_code(backend.wait);
           executable.emplace(compile_trace(std::move(trace), options));
         }
       });

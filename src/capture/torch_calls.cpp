@@ -124,7 +124,7 @@ bool all_guarded(const Tree& tree) {
 }
 
 void Capture::record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
-                     RecordOptions options) {
+                     const RecordOptions& options) {
   const std::optional<Flat>& flat_result = options.flat_result;
   auto call = std::make_unique<TorchCall>();
   std::vector<std::pair<PyRef, std::vector<Py_ssize_t>>> found;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,8 +20,14 @@ using KernelFunction = void (*)(void* const* buffers, int64_t begin, int64_t end
 // The machine to compile for is the one at hand, or less where FIRESTEEL_CPU (avx512, avx2, sse) says so.
 FIRESTEEL_API std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> kernels);
 
+// The answer for a kernel that has been asked for before; does not wait for a compilation.
+FIRESTEEL_API std::optional<KernelFunction> known_kernel(const LoopKernel& kernel);
+
 // For tests: kernels are made, or taken from disk, as if the process had just started. Those in use stay.
 FIRESTEEL_API void forget_kernels();
+
+// For tests: from now on no kernel can be made, and the next failure is told.
+FIRESTEEL_API void fail_kernels(bool fail);
 
 // False where Firesteel was built without a code generator.
 FIRESTEEL_API bool can_compile_kernels();

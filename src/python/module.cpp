@@ -5,7 +5,7 @@
 
 #include "aot/trace.h"
 #include "capture/bindings.h"
-#include "codegen/kernel_compiler.h"
+#include "codegen/background.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/graph_objects.h"
@@ -126,6 +126,9 @@ NB_MODULE(_C, module) {
   module.def("reset_trace_counters", &reset_trace_counters);
   module.def("native_counters", &native_counts, "Kernels compiled and run, and operators run in them and by ATen.");
   module.def("reset_native_counters", &reset_native_counts);
+  module.def("_fail_kernels", &fail_kernels, nb::arg("fail"), "For tests: no kernel can be made from now on.");
+  module.def("_hold_background_compiler", &hold_background_compiler, nb::arg("held"),
+             "For tests: while held, no kernel is compiled in the background.");
   module.def("_empty_pool", &empty_pool, "Gives memory that kernels' results have left back to the system.");
   module.def("_forget_kernels", &forget_kernels, "For tests: kernels are made, or taken from disk, once more.");
   module.def(

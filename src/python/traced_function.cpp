@@ -42,7 +42,7 @@ TracedFunction::TracedFunction(PyObject* function, PyObject* args, PyObject* kwa
     Trace trace = record(function, args, kwargs);
     name_inputs(trace.joint.graph, function, args_tree_, kwargs_tree_);
     CompilerOptions options;
-    options.native = native;
+    if (native) options.native = NativeCode::AtOnce;
     executable_ = std::make_unique<Executable>(compile_trace(std::move(trace), options));
   });
 }

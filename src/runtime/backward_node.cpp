@@ -46,7 +46,7 @@ torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_lis
     for (const auto& saved : saved_) inputs.push_back(saved.unpack(getptr()));
     for (size_t i = 0; i < gradients.size(); ++i) inputs.push_back(as_traced(gradients[i], plan_->tangents[i]));
     gradients.clear();
-    results = plan_->program.run(std::move(inputs));
+    results = plan_->program.best().run(std::move(inputs));
   }
   if (!differentiable) return results;
   // create_graph=True: the gradients are right, but their own gradients would not be; say so when asked for.

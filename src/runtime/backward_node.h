@@ -6,14 +6,17 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "aot/autograd_nodes.h"
-#include "runtime/program.h"
+#include "runtime/tiers.h"
 
 namespace firesteel {
 
 // What every call of one region shares.
 struct BackwardPlan {
+  BackwardPlan(std::string called, const Graph& graph, NativeCode native, std::vector<Type> traced_tangents)
+      : name(std::move(called)), program(graph, native), tangents(std::move(traced_tangents)) {}
+
   std::string name;
-  Program program;
+  TieredProgram program;
   std::vector<Type> tangents;  // as traced: gradients of another layout are copied into this one
 };
 

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "runtime/backward_node.h"
-#include "runtime/program.h"
 
 namespace firesteel {
 namespace {
@@ -28,8 +27,7 @@ struct Executable::State {
   Partitioned parts;  // forward alone where there is no backward
   bool has_backward = false;
   Signature signature;
-  Program forward;
-  std::optional<Program> native_forward;
+  TieredProgram forward;
   std::shared_ptr<BackwardPlan> backward;
   // Where an input of the forward graph comes from: an argument, a captured tensor of the signature, or a constant.
   struct Origin {
@@ -38,15 +36,12 @@ struct Executable::State {
   };
   std::vector<Origin> origins;
 
-  State(Trace traced, Partitioned partitioned, bool with_backward, bool with_gradients, bool native)
+  State(Trace traced, Partitioned partitioned, bool with_backward, bool with_gradients, NativeCode native)
       : trace(std::move(traced)),
         parts(std::move(partitioned)),
         has_backward(with_backward),
         signature(trace, with_gradients),
-        forward(parts.forward) {
-    ProgramOptions options;
-    options.native = native;
-    if (native) native_forward.emplace(parts.forward, options);
+        forward(parts.forward, native) {
     find_origins();
     const Graph& graph = trace.joint.graph;
     if (!has_backward) return;
@@ -54,8 +49,7 @@ struct Executable::State {
     for (const Input& input : parts.backward.inputs) {
       if (input.role == InputRole::Tangent) tangents.push_back(input.value->type);
     }
-    backward = std::make_shared<BackwardPlan>(
-        BackwardPlan{graph.name + "_backward", Program(parts.backward, options), std::move(tangents)});
+    backward = std::make_shared<BackwardPlan>(graph.name + "_backward", parts.backward, native, std::move(tangents));
   }
 
   void find_origins() {
@@ -180,7 +174,7 @@ std::vector<at::Tensor> Executable::State::finish(const std::vector<at::Tensor>&
   return results;
 }
 
-Executable::Executable(Trace trace, Partitioned parts, bool native) {
+Executable::Executable(Trace trace, Partitioned parts, NativeCode native) {
   const bool has_backward = !trace.gradient_inputs.empty();
   state_ = std::make_unique<State>(std::move(trace), std::move(parts), has_backward, has_backward, native);
 }
@@ -220,11 +214,11 @@ std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments
   if (is_tracing()) {
     // Inside another trace: the operators are recorded there, one by one, and differentiated there if they are here.
     at::AutoGradMode mode(c10::GradMode::is_enabled() && state_->has_backward);
-    outputs = state_->forward.run(inputs);
+    outputs = state_->forward.aten().run(inputs);
   } else {
     {
       BelowAutograd below;
-      outputs = (state_->native_forward ? *state_->native_forward : state_->forward).run(inputs);
+      outputs = state_->forward.best().run(inputs);
     }
     if (state_->needs_gradients(inputs)) state_->attach_backward(outputs, inputs);
   }

@@ -7,14 +7,14 @@
 #include "aot/trace.h"
 #include "partition/partition.h"
 #include "runtime/signature.h"
+#include "runtime/tiers.h"
 
 namespace firesteel {
 
 class FIRESTEEL_API Executable {
  public:
   // `parts`: the trace's joint graph cut in two; its forward alone where the trace has no backward.
-  // `native`: pointwise operators run in compiled kernels.
-  Executable(Trace trace, Partitioned parts, bool native = false);
+  Executable(Trace trace, Partitioned parts, NativeCode native = NativeCode::None);
   ~Executable();
   Executable(Executable&&) noexcept;
 

@@ -10,7 +10,9 @@ namespace firesteel {
 
 class KernelCall {
  public:
+  // `function`: null where it is still to come; run() must wait for it.
   KernelCall(const FusedGroup& group, KernelFunction function);
+  void provide(KernelFunction function) { function_ = function; }
 
   // `inputs`: the group's, in order. `outputs`: as many as the group has, each replaced by a new tensor.
   void run(std::span<const at::Tensor* const> inputs, std::span<at::Tensor> outputs) const;

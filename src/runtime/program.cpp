@@ -25,6 +25,8 @@ bool wants_tensor(const c10::Argument& schema) {
   return type->kind() == c10::TypeKind::TensorType;
 }
 
+bool shapes_are_checked() { return std::getenv("FIRESTEEL_CHECK_SHAPES") != nullptr; }
+
 bool wants_optional_tensors(const c10::Argument& schema) {
   auto list = schema.type()->cast<c10::ListType>();
   return list && list->getElementType()->kind() == c10::TypeKind::OptionalType;
@@ -71,9 +73,9 @@ void Program::add_call(const Node& node) {
   ++each_run_.aten_ops;
 }
 
-void Program::add_kernel(const FusedGroup& group, KernelFunction function) {
+std::shared_ptr<KernelCall> Program::add_kernel(const FusedGroup& group) {
   Instruction instruction;
-  instruction.kernel = std::make_shared<const KernelCall>(group, function);
+  instruction.kernel = std::make_shared<KernelCall>(group, nullptr);
   for (const Value* input : group.inputs) {
     Argument argument;
     argument.kind = Argument::Kind::Slot;
@@ -81,49 +83,74 @@ void Program::add_kernel(const FusedGroup& group, KernelFunction function) {
     instruction.arguments.push_back(std::move(argument));
   }
   for (const Value* output : group.outputs) instruction.results.push_back(slot_for(output));
-  instructions_.push_back(std::move(instruction));
+  instructions_.push_back(instruction);
   each_run_.native_ops += group.nodes.size();
   ++each_run_.kernels;
+  return instruction.kernel;
 }
 
-// Groups whose kernels could be compiled, and all other nodes as they are.
-void Program::add_fused(const Graph& graph, const FuseOptions& options) {
-  const std::vector<FusedGroup> groups = fuse(graph, options);
-  std::vector<const LoopKernel*> kernels;
-  for (const FusedGroup& group : groups) kernels.push_back(&group.kernel);
-  const std::vector<KernelFunction> functions = compile_kernels(kernels);
-  std::vector<const FusedGroup*> compiled;
-  std::unordered_map<const FusedGroup*, KernelFunction> function_of;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    if (!functions[i]) continue;
-    compiled.push_back(&groups[i]);
-    function_of.emplace(&groups[i], functions[i]);
-  }
-  for (const FusedStep& step : schedule(graph, compiled)) {
+void Program::add_fused(const Graph& graph, std::span<const FusedGroup* const> groups) {
+  std::unordered_map<const FusedGroup*, std::shared_ptr<KernelCall>> kernel_of;
+  for (const FusedStep& step : schedule(graph, groups)) {
     if (step.group) {
-      add_kernel(*step.group, function_of.at(step.group));
+      kernel_of.emplace(step.group, add_kernel(*step.group));
     } else {
       add_call(*step.node);
     }
   }
+  for (const FusedGroup* group : groups) kernels_.push_back(kernel_of.at(group));
 }
 
-Program::Program(const Graph& graph, const ProgramOptions& options) {
+void Program::provide(std::span<const KernelFunction> functions) {
+  for (size_t i = 0; i < kernels_.size(); ++i) kernels_[i]->provide(functions[i]);
+  kernels_.clear();
+}
+
+void Program::begin(const Graph& graph) {
   for (const Input& input : graph.inputs) slot_for(input.value.get());
   input_count_ = graph.inputs.size();
-  check_shapes_ = options.check_shapes || std::getenv("FIRESTEEL_CHECK_SHAPES") != nullptr;
   instructions_.reserve(graph.nodes.size());
-  if (options.native && can_compile_kernels()) {
-    add_fused(graph, options.fuse);
-  } else {
-    for (const auto& node : graph.nodes) add_call(*node);
-  }
+}
+
+void Program::finish(const Graph& graph) {
   for (const Arg& output : graph.outputs) {
     outputs_.push_back({output.kind == Arg::Kind::Value ? slot_of_.at(output.value) : kNoSlot, false});
   }
   slot_count_ = slot_of_.size();
   slot_of_.clear();
   mark_last_uses();
+}
+
+Program::Program(const Graph& graph, const ProgramOptions& options)
+    : check_shapes_(options.check_shapes || shapes_are_checked()) {
+  begin(graph);
+  if (options.native && can_compile_kernels()) {
+    // Groups whose kernels could be compiled, and all other nodes as they are.
+    const std::vector<FusedGroup> groups = fuse(graph, options.fuse);
+    std::vector<const LoopKernel*> kernels;
+    for (const FusedGroup& group : groups) kernels.push_back(&group.kernel);
+    const std::vector<KernelFunction> functions = compile_kernels(kernels);
+    std::vector<const FusedGroup*> compiled;
+    std::vector<KernelFunction> code;
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (!functions[i]) continue;
+      compiled.push_back(&groups[i]);
+      code.push_back(functions[i]);
+    }
+    add_fused(graph, compiled);
+    provide(code);
+  } else {
+    for (const auto& node : graph.nodes) add_call(*node);
+  }
+  finish(graph);
+}
+
+Program::Program(const Graph& graph, std::span<const FusedGroup> groups) : check_shapes_(shapes_are_checked()) {
+  begin(graph);
+  std::vector<const FusedGroup*> all;
+  for (const FusedGroup& group : groups) all.push_back(&group);
+  add_fused(graph, all);
+  finish(graph);
 }
 
 // Walks backwards: the first use met of a slot is its last.

@@ -20,6 +20,9 @@ class FIRESTEEL_API Program {
  public:
   // Copies what it needs; the graph need not outlive it.
   explicit Program(const Graph& graph, const ProgramOptions& options = {});
+  // With kernels for these groups, whose code is still to come: provide() it before the first run.
+  Program(const Graph& graph, std::span<const FusedGroup> groups);
+  void provide(std::span<const KernelFunction> functions);  // one a group
 
   // Inputs in the graph's order. Results in the order of the graph's outputs; undefined where an output is None.
   // Runs in whatever autograd and autocast state the caller has set.
@@ -42,7 +45,7 @@ class FIRESTEEL_API Program {
   // An operator or a kernel. A kernel's arguments are slots, each in one place only.
   struct Instruction {
     std::optional<c10::OperatorHandle> op;
-    std::shared_ptr<const KernelCall> kernel;
+    std::shared_ptr<KernelCall> kernel;
     std::vector<Argument> arguments;
     std::vector<Return> returns;
     std::vector<int32_t> results;  // slot a result, kNoSlot where nobody reads it
@@ -57,8 +60,10 @@ class FIRESTEEL_API Program {
   int32_t slot_for(const Value* value);
   Argument lay_out(const Arg& arg, const c10::Argument& schema) const;
   void add_call(const Node& node);
-  void add_kernel(const FusedGroup& group, KernelFunction function);
-  void add_fused(const Graph& graph, const FuseOptions& options);
+  void begin(const Graph& graph);
+  void finish(const Graph& graph);
+  std::shared_ptr<KernelCall> add_kernel(const FusedGroup& group);
+  void add_fused(const Graph& graph, std::span<const FusedGroup* const> groups);
   void mark_last_uses();
   void execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack) const;
   static void check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor);
@@ -68,6 +73,7 @@ class FIRESTEEL_API Program {
   size_t slot_count_ = 0;
   std::unordered_map<const Value*, int32_t> slot_of_;  // while being built
   std::vector<Instruction> instructions_;
+  std::vector<std::shared_ptr<KernelCall>> kernels_;  // one a group, until their code is there
   std::vector<Output> outputs_;
   RunCounters each_run_;
   bool check_shapes_ = false;

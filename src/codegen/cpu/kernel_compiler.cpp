@@ -1,7 +1,13 @@
 // The kernels of this process by their text: each is compiled once for a target.
 #include "codegen/kernel_compiler.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -13,45 +19,103 @@ namespace firesteel {
 namespace {
 
 struct Library {
-  std::mutex mutex;
+  std::mutex compiling;  // LLVM is used by one thread at a time; taken before `mutex` where both are
+  std::mutex mutex;      // guards all below
   std::unordered_map<std::string, KernelFunction> functions;  // by target and text; null where compilation failed
   KernelCounters counters;
   bool warned = false;
+  bool failing = false;  // guarded by `compiling`
 };
 
 Library& library() {
-  static auto* shared = new Library();  // kernels may run while the process ends
+  static auto* shared = [] {
+    // The child of a fork gets LLVM and these locks at rest.
+    pthread_atfork(
+        [] {
+          library().compiling.lock();
+          library().mutex.lock();
+        },
+        [] {
+          library().mutex.unlock();
+          library().compiling.unlock();
+        },
+        [] {
+          library().mutex.unlock();
+          library().compiling.unlock();
+        });
+    return new Library();  // kernels may run while the process ends
+  }();
   return *shared;
 }
 
-void warn_once(Library& known, const std::string& why) {
+// Where the kernel's text was put for a report; empty where it could not be.
+std::string written_down(const LoopKernel& kernel, const std::string& why) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (error) return {};
+  std::string path = folder / "firesteel-kernel-XXXXXX";
+  const int file = mkstemp(path.data());
+  if (file < 0) return {};
+  const std::string text = why + "\n\n" + kernel.str() + "\n";
+  const bool whole = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  close(file);
+  return whole ? path : std::string();
+}
+
+void warn_once(Library& known, const LoopKernel& kernel, const std::string& why) {
   if (std::exchange(known.warned, true)) return;
-  std::fprintf(stderr, "firesteel: a kernel could not be compiled, its operators run in ATen: %s\n", why.c_str());
+  const std::string path = written_down(kernel, why);
+  std::fprintf(stderr, "firesteel: a kernel could not be compiled, its operators run in ATen: %s\n  try: %s%s\n",
+               why.c_str(),
+               path.empty() ? "report it with the program that led here" : "report it with the kernel, written to ",
+               path.c_str());
+}
+
+std::string key_of(const LoopKernel& kernel, cpu::Target target) {
+  return std::string(cpu::target_text(target)) + "\n" + kernel.str();
+}
+
+std::optional<KernelFunction> find(Library& known, const std::string& key) {
+  std::lock_guard lock(known.mutex);
+  auto found = known.functions.find(key);
+  if (found == known.functions.end()) return std::nullopt;
+  ++known.counters.shared;
+  return found->second;
+}
+
+KernelFunction find_or_make(Library& known, const LoopKernel& kernel, cpu::Target target) {
+  const std::string key = key_of(kernel, target);
+  if (auto found = find(known, key)) return *found;
+  std::lock_guard compiling(known.compiling);
+  if (auto found = find(known, key)) return *found;  // made while this thread waited
+  std::string why;
+  auto by = cpu::MadeBy::Compiler;
+  KernelFunction function = nullptr;
+  try {
+    function = known.failing ? nullptr : cpu::make_kernel(kernel, target, by, why);
+    if (known.failing) why = "it was made to fail for a test";
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  std::lock_guard lock(known.mutex);
+  known.functions.emplace(key, function);
+  uint64_t& count = by == cpu::MadeBy::Cache ? known.counters.loaded : known.counters.compiled;
+  ++(function ? count : known.counters.failed);
+  if (!why.empty()) warn_once(known, kernel, why);
+  return function;
 }
 
 }  // namespace
 
 std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> kernels) {
   const cpu::Target target = cpu::chosen_target();
-  Library& known = library();
-  std::lock_guard lock(known.mutex);
   std::vector<KernelFunction> result;
-  for (const LoopKernel* kernel : kernels) {
-    const std::string key = std::string(cpu::target_text(target)) + "\n" + kernel->str();
-    auto [found, is_new] = known.functions.emplace(key, nullptr);
-    if (is_new) {
-      std::string why;
-      auto by = cpu::MadeBy::Compiler;
-      found->second = cpu::make_kernel(*kernel, target, by, why);
-      uint64_t& count = by == cpu::MadeBy::Cache ? known.counters.loaded : known.counters.compiled;
-      ++(found->second ? count : known.counters.failed);
-      if (!why.empty()) warn_once(known, why);
-    } else {
-      ++known.counters.shared;
-    }
-    result.push_back(found->second);
-  }
+  for (const LoopKernel* kernel : kernels) result.push_back(find_or_make(library(), *kernel, target));
   return result;
+}
+
+std::optional<KernelFunction> known_kernel(const LoopKernel& kernel) {
+  return find(library(), key_of(kernel, cpu::chosen_target()));
 }
 
 bool can_compile_kernels() { return true; }
@@ -59,6 +123,12 @@ bool can_compile_kernels() { return true; }
 void forget_kernels() {
   std::lock_guard lock(library().mutex);
   library().functions.clear();
+}
+
+void fail_kernels(bool fail) {
+  std::scoped_lock lock(library().compiling, library().mutex);
+  library().failing = fail;
+  library().warned = false;
 }
 
 KernelCounters kernel_counters() {

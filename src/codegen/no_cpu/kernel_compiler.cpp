@@ -7,8 +7,11 @@ std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> k
   return std::vector<KernelFunction>(kernels.size(), nullptr);
 }
 
+std::optional<KernelFunction> known_kernel(const LoopKernel&) { return nullptr; }
+
 bool can_compile_kernels() { return false; }
 void forget_kernels() {}
+void fail_kernels(bool) {}
 
 KernelCounters kernel_counters() { return {}; }
 void reset_kernel_counters() {}

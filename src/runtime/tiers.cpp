@@ -1,0 +1,51 @@
+// The switch from ATen to native code.
+#include "runtime/tiers.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include <ATen/Context.h>
+
+namespace firesteel {
+
+NativeCode native_code(bool wait) {
+  const char* set = std::getenv("FIRESTEEL_WAIT");
+  wait = wait || (set && std::string_view(set) != "0") || at::globalContext().deterministicAlgorithms();
+  return wait ? NativeCode::AtOnce : NativeCode::WhenReady;
+}
+
+TieredProgram::TieredProgram(const Graph& graph, NativeCode native) : aten_(graph) {
+  if (native == NativeCode::None || !can_compile_kernels()) return;
+  if (native == NativeCode::AtOnce) {
+    ProgramOptions options;
+    options.native = true;
+    native_.emplace(graph, options);
+    state_ = State::Native;
+    return;
+  }
+  const std::vector<FusedGroup> groups = fuse(graph);
+  if (groups.empty()) return;
+  std::vector<LoopKernel> kernels;
+  for (const FusedGroup& group : groups) kernels.push_back(group.kernel);
+  native_.emplace(graph, groups);
+  job_ = compile_in_background(std::move(kernels));
+  state_ = State::Waiting;
+}
+
+const Program& TieredProgram::best_by_now() const {
+  if (state_.load(std::memory_order_acquire) == State::Aten) return aten_;
+  // A thread that finds another at it need not wait for it.
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || (state_ == State::Waiting && !job_->done())) return aten_;
+  if (state_ == State::Waiting) {
+    const std::vector<KernelFunction>& functions = job_->functions();
+    const bool all = std::all_of(functions.begin(), functions.end(), [](KernelFunction f) { return f != nullptr; });
+    if (all) native_->provide(functions);
+    job_.reset();
+    state_.store(all ? State::Native : State::Aten, std::memory_order_release);
+  }
+  return state_ == State::Native ? *native_ : aten_;
+}
+
+}  // namespace firesteel

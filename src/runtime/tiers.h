@@ -1,0 +1,34 @@
+// A graph that runs at once and gets faster: ATen's operators first, native code when it has been compiled.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "codegen/background.h"
+#include "firesteel/native_code.h"
+#include "runtime/program.h"
+
+namespace firesteel {
+
+class TieredProgram {
+ public:
+  TieredProgram(const Graph& graph, NativeCode native);
+
+  const Program& aten() const { return aten_; }
+  // The fastest there is by now. Any number of threads may ask.
+  const Program& best() const {
+    return state_.load(std::memory_order_acquire) == State::Native ? *native_ : best_by_now();
+  }
+
+ private:
+  enum class State : uint8_t { Aten, Waiting, Native };
+  const Program& best_by_now() const;
+
+  Program aten_;
+  mutable std::optional<Program> native_;
+  mutable std::shared_ptr<const KernelJob> job_;  // dropped once it is done
+  mutable std::mutex mutex_;                      // guards the switch
+  mutable std::atomic<State> state_ = State::Aten;
+};
+
+}  // namespace firesteel

@@ -1,0 +1,59 @@
+// firesteel::compile in native code: from the first call where asked, later where not, and not at all.
+#include "like_eager.h"
+
+#include <chrono>
+#include <thread>
+
+#include "codegen/background.h"
+#include "runtime/run_counters.h"
+
+namespace {
+
+using at::Tensor;
+
+Tensor program(const Tensor& x) { return (x * 3 + 1).tanh() * x; }
+
+// How many kernels one call on fresh values runs; its result is checked.
+template <class F>
+uint64_t kernels_of(const F& compiled) {
+  firesteel::reset_run_counters();
+  const Tensor x = at::randn({5, 3});
+  EXPECT_TRUE(at::allclose(compiled(x), program(x), 1e-5, 1e-6));
+  return firesteel::run_counters().kernels;
+}
+
+class Tiers : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!firesteel::can_compile_kernels()) GTEST_SKIP() << "built without LLVM";
+    firesteel::forget_kernels();
+    firesteel::hold_background_compiler(true);
+  }
+  void TearDown() override { firesteel::hold_background_compiler(false); }
+};
+
+TEST_F(Tiers, WaitingGivesNativeCodeAtOnce) {
+  firesteel::CompileOptions options;
+  options.wait = true;
+  EXPECT_EQ(kernels_of(firesteel::compile(program, options)), 1u);
+}
+
+TEST_F(Tiers, OtherwiseItArrivesLater) {
+  auto compiled = firesteel::compile(program);
+  EXPECT_EQ(kernels_of(compiled), 0u);
+  firesteel::hold_background_compiler(false);
+  for (int i = 0; i < 12000 && kernels_of(compiled) == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(kernels_of(compiled), 1u);
+}
+
+TEST_F(Tiers, OrNever) {
+  firesteel::CompileOptions options;
+  options.native = false;
+  options.wait = true;
+  EXPECT_EQ(kernels_of(firesteel::compile(program, options)), 0u);
+}
+
+TEST_F(Tiers, AJobWithoutKernelsIsDone) { EXPECT_TRUE(firesteel::compile_in_background({})->done()); }
+
+}  // namespace
