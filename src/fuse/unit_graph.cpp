@@ -15,7 +15,7 @@ UnitGraph::Unit UnitGraph::current(Unit unit) const {
 
 UnitGraph::Unit UnitGraph::add(const Node& node, size_t position) {
   const auto unit = static_cast<Unit>(parts_.size());
-  parts_.push_back({{&node}, {}, position, position, kNone});
+  parts_.push_back({{&node}, {}, {}, position, 0, kNone});
   unit_of_[&node] = unit;
   return unit;
 }
@@ -31,13 +31,31 @@ void UnitGraph::merge(Unit into, Unit from) {
   Part &target = parts_[into], &source = parts_[from];
   target.nodes.insert(target.nodes.end(), source.nodes.begin(), source.nodes.end());
   target.depends_on.insert(target.depends_on.end(), source.depends_on.begin(), source.depends_on.end());
-  target.first = std::min(target.first, source.first);
+  target.users.insert(target.users.end(), source.users.begin(), source.users.end());
   target.last = std::max(target.last, source.last);
-  source = {{}, {}, 0, 0, into};
+  const size_t rank = std::max(target.rank, source.rank);
+  source = {{}, {}, {}, 0, 0, into};
+  target.rank = rank;
+  for (size_t i = 0; i < parts_[into].users.size(); ++i) raise(current(parts_[into].users[i]), rank + 1);
+}
+
+// What depends on a unit rises with it. In a circle, which nobody should make, there would be no end.
+void UnitGraph::raise(Unit unit, size_t rank) {
+  std::vector<std::pair<Unit, size_t>> stack{{unit, rank}};
+  while (!stack.empty()) {
+    const auto [raised, to] = stack.back();
+    stack.pop_back();
+    if (parts_[raised].rank >= to || to > parts_.size()) continue;
+    parts_[raised].rank = to;
+    for (Unit user : parts_[raised].users) stack.emplace_back(current(user), to + 1);
+  }
 }
 
 void UnitGraph::depend(Unit unit, Unit on) {
-  if (unit != kNone && on != kNone && unit != on) parts_[unit].depends_on.push_back(on);
+  if (unit == kNone || on == kNone || unit == on) return;
+  parts_[unit].depends_on.push_back(on);
+  parts_[on].users.push_back(unit);
+  raise(unit, parts_[on].rank + 1);
 }
 
 UnitGraph::Unit UnitGraph::unit_of(const Node* node) const {
@@ -54,8 +72,7 @@ bool UnitGraph::reaches(Unit from, Unit to) const {
     for (Unit listed : parts_[unit].depends_on) {
       const Unit next = current(listed);
       if (next == to) return true;
-      // A unit that ended before `to` began cannot depend on it.
-      if (seen[next] || parts_[next].last < parts_[to].first) continue;
+      if (seen[next] || parts_[next].rank <= parts_[to].rank) continue;
       seen[next] = true;
       stack.push_back(next);
     }

@@ -29,11 +29,13 @@ class UnitGraph {
  private:
   struct Part {
     std::vector<const Node*> nodes;
-    std::vector<Unit> depends_on;
-    size_t first = 0, last = 0;
+    std::vector<Unit> depends_on, users;
+    size_t last = 0;
+    size_t rank = 0;  // above that of all it depends on
     Unit merged = kNone;
   };
   Unit current(Unit unit) const;
+  void raise(Unit unit, size_t rank);
 
   std::vector<Part> parts_;
   std::unordered_map<const Node*, Unit> unit_of_;

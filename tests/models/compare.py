@@ -9,6 +9,8 @@ import firesteel
 CAPTURE_SEED, REPLAY_SEED = 1, 2
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 GRADIENT_TOLERANCE = {"rtol": 1e-4, "atol": 5e-5}  # sums of many terms that nearly cancel
+# Native code rounds in another order: where gradients are large, what cancels them leaves a trace of their size.
+NATIVE_SHARE = 1e-6
 
 
 class DifferenceError(AssertionError):
@@ -67,6 +69,13 @@ def gradients(model):
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
+def gradient_tolerance(model, backend):
+    if backend != "firesteel":
+        return GRADIENT_TOLERANCE
+    largest = max(grad.abs().max().item() for grad in gradients(model).values() if grad is not None)
+    return GRADIENT_TOLERANCE | {"atol": GRADIENT_TOLERANCE["atol"] + NATIVE_SHARE * largest}
+
+
 def run_both(row, backend, mode, *, dropout=0.0):
     """Captures on one set of inputs, replays on another; eager sees the same inputs, in the same random state.
 
@@ -85,5 +94,5 @@ def run_both(row, backend, mode, *, dropout=0.0):
         if mode != "eval":
             for result in results:
                 loss_of(result).backward()
-            compare(gradients(model), gradients(twin), GRADIENT_TOLERANCE)
+            compare(gradients(model), gradients(twin), gradient_tolerance(model, backend))
         compare(dict(model.named_buffers()), dict(twin.named_buffers()))

@@ -16,7 +16,7 @@ from zoo import FEW, ROWS
 
 import firesteel
 
-BACKENDS = ("eager", "aot_eager")
+BACKENDS = ("eager", "aot_eager", "firesteel")
 MODES = ("eval", "train", "grad")  # the last is for models whose training branches on data in eager code itself
 NAMED = 6  # rows a line of the summary names
 NOT_YET_HEAD = '''"""Rows not captured whole yet, each with the id of the reason.
@@ -123,7 +123,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", help="names of rows; all of them by default")
     parser.add_argument("--few", action="store_true", help="only the rows that stand for the rest")
-    parser.add_argument("--backend", default="aot_eager", help="the backend of firesteel.compile (aot_eager)")
+    parser.add_argument("--backend", default="firesteel", help="the backend of firesteel.compile (firesteel)")
     parser.add_argument(
         "--mode", choices=MODES, help="only this mode: eval without gradients, train and grad with them"
     )

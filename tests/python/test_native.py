@@ -175,3 +175,15 @@ def test_every_target(target):
     environment = {**os.environ, "FIRESTEEL_CPU": target}
     done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout.strip()) == (0, "5"), done.stderr
+
+
+def test_a_group_that_grew_is_not_depended_on_in_a_circle():
+    def program(a, b):
+        grows = a + 1
+        early = grows.cumsum(1).cumsum(0)  # ends before `late` begins, and yet comes to depend on it
+        late = b.cumsum(0).exp()
+        return grows * late, late * early[:, :1] + 2
+
+    a, b = torch.randn(4, 6), torch.randn(4, 1)
+    graph = firesteel.trace(program, torch.randn(4, 6), torch.randn(4, 1), native=True)
+    torch.testing.assert_close(graph(a, b), program(a, b))
