@@ -215,6 +215,7 @@ def _compile_function(
     recompile_limit: int,
     notes_recompiles: bool = False,
     wait: bool = False,
+    isolated: bool = False,
 ) -> CompiledFunction: ...
 def _backends() -> dict[str, str]:
     """The built-in backends' names, and what they mean."""

@@ -73,7 +73,10 @@ class Options:
         """The compiled function for a Python function or a method."""
         backend = _backends.native(self.backend, self.mode, self.options)
         limit = self.recompile_limit or RECOMPILE_LIMIT
-        return _C._compile_function(function, backend, self.fullgraph, limit, self.notes_recompiles, self.wait)
+        isolated = self.isolate_recompiles or self.notes_recompiles  # explain() shows what a function takes by itself
+        return _C._compile_function(
+            function, backend, self.fullgraph, limit, self.notes_recompiles, self.wait, isolated
+        )
 
 
 def compile(
@@ -96,8 +99,9 @@ def compile(
     fullgraph: a graph break is an error. backend: a name of list_backends(), or a function `(graph_module,
     example_inputs) -> callable`. disable: gives `model` back as it is. recompile_limit: how often one piece of code is
     compiled before it runs eagerly. name: what explain() calls it. wait: the first call waits for native code; otherwise
-    ATen runs the calls until another thread has compiled it. dynamic, mode and isolate_recompiles are checked, and have
-    no effect yet; a backend that is a function gets mode and options as keywords.
+    ATen runs the calls until another thread has compiled it. isolate_recompiles: does not share what it compiles with
+    other compiled functions of the same code, as layers of a model are. dynamic and mode are checked, and have no
+    effect yet; a backend that is a function gets mode and options as keywords.
     """
     asked = Options(
         fullgraph, dynamic, backend, mode, options, name, recompile_limit, isolate_recompiles, shapes_spec, wait

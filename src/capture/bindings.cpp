@@ -20,14 +20,15 @@ namespace {
 nb::object give(PyRef object) { return nb::steal(object.release()); }
 
 nb::object compile_function(nb::handle callable, const nb::object& backend, bool fullgraph, size_t recompile_limit,
-                            bool notes_recompiles, bool wait) {
+                            bool notes_recompiles, bool wait, bool isolated) {
   PyObject* function = PyMethod_Check(callable.ptr()) ? PyMethod_GET_FUNCTION(callable.ptr()) : callable.ptr();
   if (!PyFunction_Check(function)) {
     throw nb::type_error(fmt::format("a Python function is needed, not {}", python::spell(callable.ptr())).c_str());
   }
   BackendChoice choice = backend_from(backend);
   choice.wait = wait;
-  return give(new_compiled_function(callable.ptr(), {std::move(choice), fullgraph, recompile_limit, notes_recompiles}));
+  return give(new_compiled_function(callable.ptr(),
+                                    {std::move(choice), fullgraph, recompile_limit, notes_recompiles, isolated}));
 }
 
 nb::dict backends() {
@@ -129,7 +130,8 @@ void bind_capture(nb::module_& module) {
   make_callable_types(module.ptr());
   bind_controls(module);
   module.def("_compile_function", &compile_function, nb::arg("callable"), nb::arg("backend"), nb::arg("fullgraph"),
-             nb::arg("recompile_limit"), nb::arg("notes_recompiles") = false, nb::arg("wait") = false);
+             nb::arg("recompile_limit"), nb::arg("notes_recompiles") = false, nb::arg("wait") = false,
+             nb::arg("isolated") = false);
   module.def("_backends", &backends, "The built-in backends' names, and what they mean.");
   module.def("_entries", &entries, nb::arg("compiled"), "What a compiled function holds: graphs, guards, reasons.");
   module.def("_recompiles", &recompiles, nb::arg("compiled"),

@@ -129,11 +129,13 @@ PyRef call_for_real(PyObject* callable, const CallArgs& args) {
   return python::checked(t_region->call(function, values));
 }
 
-Region::Region(RegionOptions options) : options_(std::move(options)) { all_regions().insert(this); }
-Region::~Region() {
-  self_.reset();
-  all_regions().erase(this);
+Region::Region(RegionOptions options)
+    : options_(std::move(options)),
+      pieces_({options_.backend.kind, options_.backend.compiler.get(), options_.backend.wait, options_.fullgraph,
+               options_.isolated}) {
+  all_regions().insert(this);
 }
+Region::~Region() { all_regions().erase(this); }
 
 Region* Region::current() { return t_region; }
 
@@ -145,133 +147,15 @@ void Region::reset_all() {
   }
 }
 
-void Region::Bucket::drop_stale() {
-  const uint64_t now = guards::controls_version();
-  const auto stale = std::stable_partition(segments.begin(), segments.end(),
-                                           [&](const auto& segment) { return segment->ambient.controls == now; });
-  if (stale == segments.end()) return;
-  const std::vector<std::shared_ptr<Segment>> dropped(stale, segments.end());
-  segments.erase(stale, segments.end());
-  gave_up = false;
-}
-
-void Region::Bucket::add_moving(guards::SourcePath path) {
-  if (!path.empty() && std::find(moving.begin(), moving.end(), path) == moving.end()) moving.push_back(std::move(path));
-}
-
-Region::Bucket& Region::bucket(PyCodeObject* code, int next) {
-  auto [found, is_new] = buckets_.try_emplace(Place{code, next});
-  if (is_new && !codes_.count(code)) {
-    auto held = std::make_unique<guards::Holdings>();
-    held->hold(reinterpret_cast<PyObject*>(code));
-    held->on_death([self = std::weak_ptr(self_), code] {
-      if (auto region = self.lock()) (*region)->forget_code(code);
-    });
-    codes_.emplace(code, std::move(held));
-  }
-  return found->second;
-}
-
-void Region::add(Bucket& bucket, std::shared_ptr<Segment> segment) {
-  segment->holdings.on_death([self = std::weak_ptr(self_), lost = segment.get()] {
-    if (auto region = self.lock()) (*region)->forget(lost);
-  });
-  bucket.segments.insert(bucket.segments.begin(), std::move(segment));
-}
-
-void Region::forget(const Segment* lost) {
-  for (auto& [place, found] : buckets_) {
-    auto& held = found.segments;
-    auto at = std::find_if(held.begin(), held.end(), [&](const auto& segment) { return segment.get() == lost; });
-    if (at == held.end()) continue;
-    found.wasted = (*at)->served_again ? 0 : found.wasted + 1;
-    if (found.wasted) {
-      // Tensors that come and go with a call are inputs rather than parts of the graph.
-      for (guards::SourcePath& path : (*at)->guards->lost_tensors()) found.add_moving(std::move(path));
-    }
-    // What goes with it may run Python, which may call us.
-    const std::shared_ptr<Segment> last = std::move(*at);
-    held.erase(at);
-    return;
-  }
-}
-
-void Region::forget_code(PyCodeObject* code) {
-  std::vector<Bucket> lost;
-  for (auto at = buckets_.begin(); at != buckets_.end();) {
-    if (at->first.code != code) {
-      ++at;
-      continue;
-    }
-    lost.push_back(std::move(at->second));
-    at = buckets_.erase(at);
-  }
-  auto held = codes_.extract(code);
-}
-
 // Pieces that died count only where all that was ever compiled dies at once: then compiling is no use.
 bool Region::is_full(const Bucket& bucket) const {
   constexpr size_t kPatience = 32;
-  return bucket.segments.size() >= options_.recompile_limit || bucket.wasted / kPatience >= options_.recompile_limit;
-}
-
-std::shared_ptr<Segment> Region::find_call(Bucket& bucket, PyObject* function, const CallValues& values, Slots& slots) {
-  const guards::Ambient ambient = guards::Ambient::current();
-  for (size_t i = 0; i < bucket.segments.size(); ++i) {
-    const Segment& segment = *bucket.segments[i];
-    if (!segment.shape->matches(values.positional, values.keywords) || segment.ambient != ambient) continue;
-    if (!segment.matches(values.raw, function, slots)) continue;
-    segment.served_again = true;
-    if (i > 0) std::rotate(bucket.segments.begin(), bucket.segments.begin() + i, bucket.segments.begin() + i + 1);
-    return bucket.segments.front();
-  }
-  return nullptr;
-}
-
-std::shared_ptr<Segment> Region::find_piece(Bucket& bucket, PyObject* function, FsFrame* frame, Slots& slots) {
-  const guards::Ambient ambient = guards::Ambient::current();
-  for (size_t i = 0; i < bucket.segments.size(); ++i) {
-    const Segment& segment = *bucket.segments[i];
-    const bool unguarded = segment.kind == SegmentKind::Concrete;
-    if (!unguarded && (segment.ambient != ambient || !segment.matches(fs_frame_locals(frame), function, slots)))
-      continue;
-    segment.served_again = true;
-    if (i > 0) std::rotate(bucket.segments.begin(), bucket.segments.begin() + i, bucket.segments.begin() + i + 1);
-    return bucket.segments.front();
-  }
-  return nullptr;
-}
-
-void Region::note_moving(Bucket& bucket, PyObject* function, const CallValues& values) const {
-  for (const auto& segment : bucket.segments) {
-    if (segment->kind == SegmentKind::Concrete) continue;
-    if (segment->shape && !segment->shape->matches(values.positional, values.keywords)) continue;
-    Slots slots;
-    const int failed = segment->guards->run(values.raw, function, slots);
-    guards::SourcePath path = segment->guards->moved_tensor(failed, slots);
-    bucket.add_moving(std::move(path));
-    for (guards::SourcePath& number : segment->guards->changed_numbers(values.raw, function))
-      bucket.add_moving(std::move(number));
-  }
-}
-
-// Why the newest piece did not serve.
-std::string Region::explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values) const {
-  if (bucket.segments.empty()) return bucket.wasted ? "an object that was used is gone" : "nothing was compiled yet";
-  const std::shared_ptr<Segment> held = bucket.segments.front();  // explaining runs Python, which may drop it
-  const Segment& segment = *held;
-  if (segment.shape && !segment.shape->matches(values.positional, values.keywords))
-    return "the call passes its arguments in another way";
-  if (std::string text = segment.ambient.difference(guards::Ambient::current()); !text.empty()) return text;
-  Slots slots;
-  const int failed = segment.guards->run(values.raw, function, slots);
-  if (failed == guards::GuardProgram::kPass) return "the inputs share memory in another way";
-  return segment.guards->explain(failed, values.raw, function);
+  return bucket.held.size() >= options_.recompile_limit || bucket.wasted / kPatience >= options_.recompile_limit;
 }
 
 void Region::note_recompile(const Bucket& bucket, PyObject* function, const CallValues& values) {
-  if (!options_.notes_recompiles || bucket.segments.empty()) return;
-  recompiles_.push_back({name_of(function), explain_miss(bucket, function, values)});
+  if (!options_.notes_recompiles || bucket.held.empty()) return;
+  recompiles_.push_back({name_of(function), Pieces::explain_miss(bucket, function, values)});
 }
 
 bool Region::reach_limit(Bucket& bucket, PyObject* function, const CallValues& values) {
@@ -279,7 +163,7 @@ bool Region::reach_limit(Bucket& bucket, PyObject* function, const CallValues& v
   const std::string text = fmt::format(
       "`{}` was compiled {} times and runs eagerly from now on\n  the guard that failed last: {}\n"
       "  try: pass what keeps changing as a tensor, keep it out of the compiled function, or raise recompile_limit",
-      name_of(function), std::max(bucket.segments.size(), bucket.wasted), explain_miss(bucket, function, values));
+      name_of(function), std::max(bucket.held.size(), bucket.wasted), Pieces::explain_miss(bucket, function, values));
   return PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) == 0;
 }
 
@@ -321,7 +205,7 @@ void Region::refuse_to_compile(const Bucket& bucket, PyObject* function, const C
   python::raise_as_is("ControlError",
                       fmt::format("`{}` would have to be compiled, and set_stance(\"fail_on_recompile\") forbids it\n"
                                   "  why: {}",
-                                  name_of(function), explain_miss(bucket, function, values)));
+                                  name_of(function), Pieces::explain_miss(bucket, function, values)));
 }
 
 PyObject* Region::call_skipped(PyObject* function, const CallValues& values) {
@@ -339,31 +223,15 @@ PyObject* Region::call_skipped(PyObject* function, const CallValues& values) {
 
 PyObject* Region::run_concretely(PyThreadState* state, FsFrame* frame) {
   Capture concrete(std::string(python::text_of(fs_frame_code(frame)->co_name)), Capture::Mode::Concrete);
-  std::optional<Break> unknown;
-  Ending ending = Ending::Stopped;
-  PyRef result;
-  {
-    RegionScope inside(this);
-    FrameInterpreter interpreter(concrete, state, frame);
-    try {
-      ending = interpreter.run();
-    } catch (const Break& found) {
-      unknown = found;  // an instruction that only CPython knows
-      interpreter.go_back();
-      interpreter.store();
-    }
-    result = interpreter.take_result();
-  }
-  if (unknown) return run_on(state, frame, unknown->reason);
-  return fs_frame_finish(state, frame, ending == Ending::Returned ? result.release() : nullptr);
+  return *advance(state, frame, concrete, [](FrameInterpreter& interpreter) { return interpreter.run(); });
 }
 
 PyObject* Region::call(PyObject* function, const CallValues& values) {
   if (std::optional<PyObject*> served = serve_stance(function, values)) return *served;
   PyCodeObject* code = code_of(function);
-  Bucket& starts = bucket(code, 0);
+  Bucket& starts = pieces_.bucket(code, 0);
   Slots slots;
-  std::shared_ptr<Segment> segment = find_call(starts, function, values, slots);
+  std::shared_ptr<Segment> segment = pieces_.find_call(code, starts, function, values, slots);
   if (segment && segment->kind == SegmentKind::Return) {
     PyRef result;
     if (run_segment(*segment, slots.data(), nullptr, nullptr, result)) {
@@ -392,7 +260,7 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
             "RecompileLimitError",
             fmt::format("`{}` was compiled {} times, and fullgraph=True forbids running it eagerly\n  the guard that "
                         "failed last: {}",
-                        name_of(function), starts.segments.size(), explain_miss(starts, function, values)));
+                        name_of(function), starts.held.size(), Pieces::explain_miss(starts, function, values)));
       }
       if (!reach_limit(starts, function, values)) return nullptr;
     }
@@ -439,9 +307,9 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
     try {
       if (!first) {
         const CallShape shape(values.positional, values.keywords);
-        Bucket& starts = bucket(code_of(function), 0);
+        Bucket& starts = pieces_.bucket(code_of(function), 0);
         note_recompile(starts, function, values);
-        note_moving(starts, function, values);
+        pieces_.note_moving(code_of(function), 0, function, values);
         first = capture_segment({state, frame, function, &shape, values.raw, &starts.moving}, options_.backend,
                                 options_.fullgraph);
         if (options_.fullgraph && first->kind != SegmentKind::Return) {
@@ -452,7 +320,7 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
         if (first->kind != SegmentKind::Eager) ++counters().captured;
         if (first->kind != SegmentKind::Concrete && !first->matches(values.raw, function, slots))
           return run_on(state, frame, BreakReason::Unstable);
-        add(starts, first);
+        pieces_.add(starts, first);
       }
       return drive(state, frame, function, std::move(first), slots);
     } catch (...) {
@@ -479,8 +347,8 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
   for (;;) {
     if (!segment) {
       if (fs_is_monitored(state)) return run_on(state, frame, BreakReason::Monitored);
-      Bucket& here = bucket(code, fs_frame_next(frame));
-      segment = find_piece(here, function, frame, slots);
+      Bucket& here = pieces_.bucket(code, fs_frame_next(frame));
+      segment = pieces_.find_rest(here, function, frame, slots);
       if (!segment) {
         const CallValues values{fs_frame_locals(frame), 0, nullptr};
         here.drop_stale();
@@ -495,14 +363,14 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         }
         ++counters().misses;
         note_recompile(here, function, values);
-        note_moving(here, function, values);
+        pieces_.note_moving(code, fs_frame_next(frame), function, values);
         segment = capture_segment({state, frame, function, nullptr, nullptr, &here.moving}, options_.backend,
                                   /*whole=*/false);
         tell(*segment);
         if (segment->kind != SegmentKind::Eager) ++counters().captured;
         if (segment->kind != SegmentKind::Concrete && !segment->matches(fs_frame_locals(frame), function, slots))
           return run_on(state, frame, BreakReason::Unstable);
-        add(here, segment);
+        pieces_.add(here, segment);
       }
     }
     const bool one_step = segment->kind == SegmentKind::Eager && segment->broken->reason == BreakReason::TensorKind;
@@ -569,38 +437,16 @@ std::optional<PyObject*> Region::advance(PyThreadState* state, FsFrame* frame, C
   return std::nullopt;
 }
 
-std::vector<std::shared_ptr<Segment>> Region::segments() const {
-  std::vector<std::shared_ptr<Segment>> all;
-  for (bool starts : {true, false}) {
-    for (const auto& [place, found] : buckets_) {
-      if ((place.next == 0) == starts) all.insert(all.end(), found.segments.begin(), found.segments.end());
-    }
-  }
-  return all;
-}
-
 int Region::traverse(visitproc visit, void* arg) const {
   Py_VISIT(options_.backend.compiler.get());
   for (const auto& other : others_) {
     if (int stopped = other->traverse(visit, arg)) return stopped;
   }
-  for (const auto& [place, found] : buckets_) {
-    for (const auto& segment : found.segments) {
-      if (int stopped = segment->traverse(visit, arg)) return stopped;
-    }
-  }
-  return 0;
+  return pieces_.traverse(visit, arg);
 }
 
 void Region::clear() {
-  // Dropping segments may run Python: take them out first. The buckets stay, for calls that are on their way.
-  std::vector<std::shared_ptr<Segment>> dropped;
-  for (auto& [place, found] : buckets_) {
-    dropped.insert(dropped.end(), found.segments.begin(), found.segments.end());
-    found.segments.clear();
-    found.moving.clear();
-    found.gave_up = false;
-  }
+  pieces_.clear();
   was_called_ = is_forced_;
   for (const auto& other : others_) other->clear();
 }

@@ -403,37 +403,37 @@ std::vector<SourcePath> GuardProgram::lost_tensors() const {
   return paths;
 }
 
-std::vector<SourcePath> GuardProgram::changed_numbers(PyObject* const* arguments, PyObject* function) const {
-  std::vector<SourcePath> changed;
+bool GuardProgram::is_other_tensor(const Check& check, PyObject* value) const {
+  return check.kind == GuardKind::Identity && check.number && python::is_exact_tensor(check.expected) &&
+         python::is_exact_tensor(value);
+}
+
+GuardProgram::Moved GuardProgram::moved(PyObject* const* arguments, PyObject* function) const {
+  Moved found;
   Slots slots;
   slots.values.resize(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
-    const bool reachable = step.is_root || slots[step.from];
-    PyObject* value = step.kind != AccessKind::Computed && reachable ? walk(step, arguments, function, slots) : nullptr;
-    slots.values[i] = value;
-    if (!value || !(PyLong_CheckExact(value) || PyFloat_CheckExact(value))) continue;
+    const bool reachable = step.is_root || (slots[step.from] && (!step.has_second || slots[step.second]));
+    PyObject* value = slots.values[i] = reachable ? walk(step, arguments, function, slots) : nullptr;
+    if (!value) {
+      found.all_else_holds &= step.kind == AccessKind::InstanceDict && all_absent(step);
+      continue;
+    }
     for (uint32_t g = step.first_guard; g < step.last_guard; ++g) {
       const Check& check = checks_[g];
-      if (check.kind == GuardKind::Constant && Py_TYPE(check.expected) == Py_TYPE(value) &&
-          !holds(check, value, slots)) {
-        if (SourcePath path = path_to(i); !path.empty()) changed.push_back(std::move(path));
-        break;
-      }
+      if (holds(check, value, slots)) continue;
+      const bool number = check.kind == GuardKind::Constant && Py_TYPE(check.expected) == Py_TYPE(value) &&
+                          (PyLong_CheckExact(value) || PyFloat_CheckExact(value));
+      SourcePath path = number || is_other_tensor(check, value) ? path_to(i) : SourcePath();
+      found.all_else_holds &= !path.empty();
+      if (path.empty()) continue;
+      (number ? found.numbers : found.tensors).push_back(std::move(path));
+      break;
     }
   }
-  return changed;
-}
-
-SourcePath GuardProgram::moved_tensor(int failed, const Slots& slots) const {
-  if (failed < 0 || lost_step_ >= 0 || static_cast<size_t>(failed) >= checks_.size()) return {};
-  const Check& check = checks_[failed];
-  if (check.kind != GuardKind::Identity || !python::is_exact_tensor(check.expected)) return {};
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (static_cast<int>(steps_[i].first_guard) > failed || failed >= static_cast<int>(steps_[i].last_guard)) continue;
-    return python::is_exact_tensor(slots[i]) ? path_to(i) : SourcePath();
-  }
-  return {};
+  for (size_t g = classes_begin_; g < checks_.size(); ++g) found.all_else_holds &= holds(checks_[g], nullptr, slots);
+  return found;
 }
 
 std::string GuardProgram::line(const Check& check, const std::string& text) const {

@@ -72,10 +72,12 @@ class GuardProgram {
 
   // In words, for the guard that run() named.
   std::string explain(int failed, PyObject* const* arguments, PyObject* function) const;
-  // Where the guard that run() named wanted one certain tensor and found another: the way there. Else empty.
-  SourcePath moved_tensor(int failed, const Slots& slots) const;
-  // The ways to all numbers that are guarded by their value and have another one now.
-  std::vector<SourcePath> changed_numbers(PyObject* const* arguments, PyObject* function) const;
+  // What guards wanted to be one certain tensor, or a number of one certain value, and is another: the ways there.
+  struct Moved {
+    std::vector<SourcePath> tensors, numbers;
+    bool all_else_holds = true;
+  };
+  Moved moved(PyObject* const* arguments, PyObject* function) const;
   // When a tensor has died that guards wanted: the ways that led to it.
   std::vector<SourcePath> lost_tensors() const;
   // Every guard as one line, as it stands when it holds.
@@ -108,6 +110,7 @@ class GuardProgram {
   Check check_of(Guard guard);
   PyObject* keys_of(PyObject* keys);
   bool all_absent(const Step& step) const;
+  bool is_other_tensor(const Check& check, PyObject* value) const;
   bool holds(const Check& check, PyObject* value, const Slots& slots) const;
   PyObject* walk(const Step& step, PyObject* const* arguments, PyObject* function, Slots& slots) const;
   SourcePath path_to(size_t step) const;

@@ -90,7 +90,7 @@ bool Holdings::has_lost(PyObject* object) const {
 
 void Holdings::died() {
   if (std::exchange(dead_, true)) return;
-  if (auto action = std::exchange(on_death_, nullptr)) action();
+  for (const auto& action : std::exchange(on_death_, {})) action();
 }
 
 std::vector<PyRef> Holdings::pin_all() const {

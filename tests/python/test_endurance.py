@@ -215,7 +215,7 @@ def test_tracing_and_profiling_while_others_compile():
 def test_the_first_compilations_of_a_process_in_several_threads():
     program = """
 import threading, torch, firesteel
-functions = [firesteel.compile(lambda x, n=n: x * n) for n in range(8)]
+functions = [firesteel.compile(lambda x, n=n: x * n, isolate_recompiles=True) for n in range(8)]
 threads = [threading.Thread(target=f, args=(torch.ones(2),)) for f in functions]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]

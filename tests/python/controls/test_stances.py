@@ -11,6 +11,7 @@ pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
 @pytest.fixture(autouse=True)
 def default_stance():
+    firesteel.reset()
     yield
     firesteel.set_stance("default")
 
@@ -45,7 +46,9 @@ def test_eager_on_recompile(backend):
     with firesteel.set_stance("eager_on_recompile"):
         assert served(compiled, torch.randn(3))[0]
         assert not served(compiled, torch.randn(4))[0]
-        assert not served(firesteel.compile(compiling, backend=backend), torch.randn(3))[0]
+        assert served(firesteel.compile(compiling, backend=backend), torch.randn(3))[0]  # shares the other's
+        alone = firesteel.compile(compiling, backend=backend, isolate_recompiles=True)
+        assert not served(alone, torch.randn(3))[0]
     assert served(compiled, torch.randn(4))[0]
 
 
@@ -58,7 +61,7 @@ def test_fail_on_recompile(backend):
         compiled(torch.randn(4))
     assert "size is [4], was [3]" in str(caught.value)
     with pytest.raises(RuntimeError, match="nothing was compiled yet"):
-        firesteel.compile(compiling, backend=backend)(torch.randn(3))
+        firesteel.compile(compiling, backend=backend, isolate_recompiles=True)(torch.randn(3))
 
 
 def test_eager_then_compile(backend):
@@ -68,7 +71,7 @@ def test_eager_then_compile(backend):
 
 
 def test_aot_eager_then_compile(backend):
-    compiled = firesteel.compile(compiling, backend=backend)
+    compiled = firesteel.compile(compiling, backend=backend, isolate_recompiles=True)
     with firesteel.set_stance("aot_eager_then_compile"):
         counts = [served(compiled, torch.randn(3)) for _ in range(3)]
     assert all(is_compiled for is_compiled, _ in counts)

@@ -1,0 +1,105 @@
+// The pieces that a region has compiled, by the place in the code where they start.
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/segment.h"
+
+namespace firesteel::capture {
+
+// One call as the function underneath gets it.
+struct CallValues {
+  PyObject* const* raw;
+  size_t positional;
+  PyObject* keywords;
+};
+
+// How pieces were made. Regions whose ways are equal use each other's: the layers of a model are one piece of code.
+struct PieceMaking {
+  Backend backend;
+  PyObject* compiler;
+  bool wait, whole;
+  bool isolated;  // neither lends nor borrows
+
+  bool shares_with(const PieceMaking& other) const {
+    return !isolated && !other.isolated && backend == other.backend && compiler == other.compiler &&
+           wait == other.wait && whole == other.whole;
+  }
+};
+
+class Pieces {
+ public:
+  // A piece that several regions may hold: the collector must see its references once, so they are a box's.
+  struct Held {
+    std::shared_ptr<Segment> segment;
+    PyRef box;
+  };
+  struct Bucket {
+    std::vector<Held> held;
+    std::vector<guards::SourcePath> moving;  // tensors and numbers that were other ones at a later call
+    size_t wasted = 0;                       // pieces in a row that died before they could serve a second call
+    bool gave_up = false;                    // the limit was reached: eager from now on
+
+    // Pieces from before the program said something new about callables can never serve again.
+    void drop_stale();
+    void add_moving(guards::SourcePath path);
+  };
+  using Slots = guards::Slots;
+
+  explicit Pieces(const PieceMaking& making);
+  ~Pieces();
+  Pieces(const Pieces&) = delete;
+  Pieces& operator=(const Pieces&) = delete;
+
+  // Where a frame of the code goes on at instruction `next`; 0: where a call starts. It stays where it is.
+  Bucket& bucket(PyCodeObject* code, int next);
+  void add(Bucket& bucket, std::shared_ptr<Segment> segment);
+
+  // The piece that fits, of this region or, failing that, of another; it is the bucket's first then.
+  std::shared_ptr<Segment> find_call(PyCodeObject* code, Bucket& bucket, PyObject* function, const CallValues& values,
+                                     Slots& slots);
+  std::shared_ptr<Segment> find_rest(Bucket& bucket, PyObject* function, FsFrame* frame, Slots& slots);
+
+  // Learns from a miss which tensors and numbers change from call to call, and from region to region.
+  void note_moving(PyCodeObject* code, int next, PyObject* function, const CallValues& values);
+  // Why the newest piece did not serve.
+  static std::string explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values);
+
+  // All of them, those that start a call first.
+  std::vector<std::shared_ptr<Segment>> all() const;
+  int traverse(visitproc visit, void* arg) const;
+  void clear();
+
+ private:
+  struct Place {
+    PyCodeObject* code;
+    int next;
+    bool operator==(const Place&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Place& place) const {
+      return reinterpret_cast<size_t>(place.code) * 31 + static_cast<size_t>(place.next);
+    }
+  };
+
+  // The first that `fits`, moved to the front; or null.
+  template <class Fits>
+  static std::shared_ptr<Segment> take(Bucket& bucket, const Fits& fits);
+  // The same among the pieces of other regions, which this one then holds, too.
+  template <class Fits>
+  std::shared_ptr<Segment> borrow(const Place& place, Bucket& bucket, const Fits& fits);
+  void watch(const Segment& segment);
+  // An object that a piece looked at is gone: so is the piece.
+  void forget(const Segment* segment);
+  // A function's code is gone, and all of its pieces.
+  void forget_code(PyCodeObject* code);
+
+  PieceMaking making_;
+  std::shared_ptr<Pieces*> self_ = std::make_shared<Pieces*>(this);  // for those who may outlive it
+  std::unordered_map<Place, Bucket, Hash> buckets_;
+  std::unordered_map<PyCodeObject*, std::unique_ptr<guards::Holdings>> codes_;  // of the places
+};
+
+}  // namespace firesteel::capture
