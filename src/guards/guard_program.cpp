@@ -212,7 +212,7 @@ GuardProgram::Check GuardProgram::check_of(Guard guard) {
     case GuardKind::Code:
       check.expected = holdings_.hold(PyTuple_GET_ITEM(expected, 0));
       if (PyObject* globals = PyTuple_GET_ITEM(expected, 1); globals != Py_None)
-        check.number = reinterpret_cast<int64_t>(holdings_.hold(globals));
+        check.globals = holdings_.hold(globals);
       break;
     case GuardKind::Builtin:
       // A bound method holds its object; its definition lives as long as the C class does.
@@ -251,7 +251,7 @@ bool GuardProgram::holds(const Check& check, PyObject* value, const Slots& slots
     case GuardKind::ClassAttributes:
       return check.attributes->unchanged();
     case GuardKind::Code:
-      return is_function_of(value, check.expected, reinterpret_cast<PyObject*>(check.number));
+      return is_function_of(value, check.expected, check.globals);
     case GuardKind::Builtin:
       return PyCFunction_Check(value) && reinterpret_cast<PyCFunctionObject*>(value)->m_ml == check.method;
     case GuardKind::Tensor:

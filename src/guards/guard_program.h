@@ -102,6 +102,7 @@ class GuardProgram {
     uint32_t slot = 0, other = 0;
     PyObject* expected = nullptr;
     int64_t number = 0;                   // of an Identity: it is a tensor's
+    PyObject* globals = nullptr;          // Code: where the function was made
     const PyMethodDef* method = nullptr;  // Builtin
     std::shared_ptr<const TensorFacts> tensor;
     std::shared_ptr<const WatchedClass> attributes;

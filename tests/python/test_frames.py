@@ -340,6 +340,9 @@ def test_monitoring_tools_see_everything(every):
         if arguments[0] is code:
             seen.append(arguments[1])
 
+    def new():
+        return firesteel.compile(loop_try_with, backend="eager", isolate_recompiles=True)
+
     def lines(function):
         seen.clear()
         function(torch.ones(1), [])
@@ -350,11 +353,11 @@ def test_monitoring_tools_see_everything(every):
     try:
         monitoring.register_callback(3, monitoring.events.LINE, watch)
         monitoring.set_events(3, monitoring.events.LINE)
-        other = firesteel.compile(loop_try_with, backend="eager")
+        other = new()
         assert lines(other) == lines(loop_try_with) != []
         monitoring.set_events(3, 0)
         monitoring.set_local_events(3, code, monitoring.events.LINE)
-        assert lines(firesteel.compile(loop_try_with, backend="eager")) == lines(loop_try_with) != []
+        assert lines(new()) == lines(loop_try_with) != []
         monitoring.set_local_events(3, code, 0)
     finally:
         monitoring.register_callback(3, monitoring.events.LINE, None)

@@ -91,6 +91,9 @@ threads = [threading.Thread(target=guarded, args=(part,)) for part in (plain, tr
 [thread.start() for thread in threads]
 guarded(covered)
 [thread.join() for thread in threads]
+firesteel.reset_counters()
+work("after")
+seen["after"] = firesteel.counters()["hits"]
 print(json.dumps({"wrong": wrong, "seen": seen}))
 """
 
@@ -104,7 +107,9 @@ def test_all_tools_at_once(backend, tmp_path):
     found = json.loads(ended.stdout)
     seen = found["seen"]
     assert not found["wrong"]
-    assert seen["plain"] > 0
+    if sys.version_info < (3, 12):  # from there on cProfile watches all threads
+        assert seen["plain"] > 0
+    assert seen["after"] == 40
     assert seen["traced"] == [1, 2, 3, 4, 5]
     assert seen["covered"] == [1, 2, 3, 4, 5]
     assert seen["profiled"] == 40

@@ -22,14 +22,15 @@ PyObject* fs_frame_globals(FsFrame* frame) { return frame->f_globals; }
 PyObject* fs_frame_builtins(FsFrame* frame) { return frame->f_builtins; }
 PyObject** fs_frame_locals(FsFrame* frame) { return frame->localsplus; }
 
+/* sys.settrace and sys.setprofile are tools of sys.monitoring too, but count for their own thread only. */
 static int has_tools(const uint8_t* tools, int events) {
+  const unsigned of_threads = 1u << PY_MONITORING_SYS_TRACE_ID | 1u << PY_MONITORING_SYS_PROFILE_ID;
   for (int i = 0; i < events; ++i) {
-    if (tools[i]) return 1;
+    if (tools[i] & ~of_threads) return 1;
   }
   return 0;
 }
 
-/* sys.settrace and sys.setprofile are tools of sys.monitoring too, but count for their own thread only. */
 int fs_is_monitored(PyThreadState* state) {
   return state->c_tracefunc || state->c_profilefunc ||
          has_tools(state->interp->monitors.tools, _PY_MONITORING_UNGROUPED_EVENTS);
