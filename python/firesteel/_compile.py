@@ -98,10 +98,10 @@ def compile(
 
     fullgraph: a graph break is an error. backend: a name of list_backends(), or a function `(graph_module,
     example_inputs) -> callable`. disable: gives `model` back as it is. recompile_limit: how often one piece of code is
-    compiled before it runs eagerly. name: what explain() calls it. wait: the first call waits for native code; otherwise
-    ATen runs the calls until another thread has compiled it. isolate_recompiles: does not share what it compiles with
-    other compiled functions of the same code, as layers of a model are. dynamic and mode are checked, and have no
-    effect yet; a backend that is a function gets mode and options as keywords.
+    compiled before it runs eagerly. name: what explain() calls it. wait: the first call waits for native code, where
+    ATen runs the calls otherwise until another thread has compiled it. isolate_recompiles: does not share what it
+    compiles with other compiled functions of the same code, as layers of a model are. dynamic and mode are checked, and
+    have no effect yet; a backend that is a function gets mode and options as keywords.
     """
     asked = Options(
         fullgraph, dynamic, backend, mode, options, name, recompile_limit, isolate_recompiles, shapes_spec, wait

@@ -60,8 +60,10 @@ def test_layers_share(backend):
     # The first has its own parameters in it; the second shows that they differ; all others use the second's.
     assert check_all([Block() for _ in range(6)], backend=backend, fullgraph=True) == 2
     counters = firesteel.counters()
-    assert counters["hits"] == 12 and counters["misses"] == 2
-    assert not counters["fallbacks"] and not counters["breaks"]
+    assert counters["hits"] == 12
+    assert counters["misses"] == 2
+    assert not counters["fallbacks"]
+    assert not counters["breaks"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
