@@ -38,9 +38,9 @@ bool can_have_gradient(const at::Tensor& tensor) {
   return (tensor.is_floating_point() || tensor.is_complex()) && has_history(tensor);
 }
 
-// Checkpointing of the reentrant kind calls backward() inside its own backward: it sets .grad of what it captured, and
-// refuses to run where gradients of given inputs are asked for.
-bool runs_backward_inside(const torch::autograd::variable_list& roots) {
+// Whether one of the nodes behind the roots is as asked; all are asked where none is.
+template <class Ask>
+bool any_node(const torch::autograd::variable_list& roots, const Ask& ask) {
   std::vector<torch::autograd::Node*> open;
   std::unordered_set<torch::autograd::Node*> seen;
   auto visit = [&](torch::autograd::Node* node) {
@@ -50,14 +50,38 @@ bool runs_backward_inside(const torch::autograd::variable_list& roots) {
   while (!open.empty()) {
     torch::autograd::Node* node = open.back();
     open.pop_back();
-    // Only nodes written in Python can be it; asking others for their name is slow.
-    if (std::string_view(typeid(*node).name()).find("PyNode") != std::string_view::npos &&
-        node->name() == "CheckpointFunctionBackward") {
-      return true;
-    }
+    if (ask(*node)) return true;
     for (const torch::autograd::Edge& edge : node->next_edges()) visit(edge.function.get());
   }
   return false;
+}
+
+// Checkpointing of the reentrant kind calls backward() inside its own backward: it sets .grad of what it captured, and
+// refuses to run where gradients of given inputs are asked for.
+bool runs_backward_inside(const torch::autograd::variable_list& roots) {
+  // Only nodes written in Python can be it; asking others for their name is slow.
+  return any_node(roots, [](torch::autograd::Node& node) {
+    return std::string_view(typeid(node).name()).find("PyNode") != std::string_view::npos &&
+           node.name() == "CheckpointFunctionBackward";
+  });
+}
+
+// Says which node runs.
+struct NoteNode final : torch::autograd::FunctionPreHook {
+  NoteNode(std::optional<uint64_t>& where, uint64_t number) : where(where), number(number) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
+    where = number;
+    return gradients;
+  }
+  std::optional<uint64_t>& where;
+  uint64_t number;
+};
+
+void note_nodes(const torch::autograd::variable_list& roots, std::optional<uint64_t>& where) {
+  any_node(roots, [&](torch::autograd::Node& node) {
+    node.add_pre_hook(std::make_unique<NoteNode>(where, node.sequence_nr()));
+    return false;
+  });
 }
 
 // One run of trace(): its steps in order, and what they pass on.
@@ -320,7 +344,12 @@ class Tracing {
                                           /*allow_unused=*/true);
       }
     };
+    FailedBackward unread;
+    FailedBackward& failed = options_.failed_backward ? *options_.failed_backward : unread;
+    failed.began = true;
+    if (failed.locate) note_nodes(roots, failed.node);
     options_.run_backward ? options_.run_backward(backward) : backward();
+    failed = {};
     for (size_t i = 0; i < gradients.size(); ++i) {
       at::Tensor& gradient = gradients[i];
       if (gradient.defined() && !is_traced_tensor(gradient))

@@ -20,6 +20,13 @@ struct FunctionResult {
 // The function to trace, on flat tensors. The language layer nests and flattens around it.
 using FlatFunction = std::function<FunctionResult(const std::vector<at::Tensor>& inputs)>;
 
+// Which node of autograd's graph a backward failed in, for those who want to know.
+struct FailedBackward {
+  bool locate = false;                // costs a hook on every node
+  bool began = false;                 // the function itself was traced
+  std::optional<uint64_t> node = {};  // its sequence number, where it was to be located
+};
+
 struct TraceOptions {
   bool grad = false;  // also run the backward and record it
   std::string name = "graph";
@@ -28,6 +35,7 @@ struct TraceOptions {
   std::function<void(const std::function<void()>&)> run_backward;
   // Where the graph break is put that the function asked for, and that ended the trace. May be null.
   std::optional<GraphBreak>* graph_break = nullptr;
+  FailedBackward* failed_backward = nullptr;  // may be null
 };
 
 // The state outside the inputs that a trace depends on, and a replay must find again.

@@ -59,7 +59,7 @@ PyRef CallArgs::call(PyObject* callable) const {
       PyObject_Vectorcall(callable, raw.data() + 1, positional() | PY_VECTORCALL_ARGUMENTS_OFFSET, keywords.get()));
 }
 
-void Capture::stop(BreakReason reason, std::string detail) {
+Break Capture::break_here(BreakReason reason, std::string detail) {
   Break found{reason, std::move(detail), {}, {}};
   python::ErrorAside aside;
   Suspended suspended(*this);  // reading the user's line from its file is none of the program's doing
@@ -68,8 +68,10 @@ void Capture::stop(BreakReason reason, std::string detail) {
   found.in_whole_stretch = whole_stretches > 0;
   found.is_error = found.in_whole_stretch || guards::break_policy() == guards::BreakPolicy::Error;
   add_place(found);
-  throw found;
+  return found;
 }
+
+void Capture::stop(BreakReason reason, std::string detail) { throw break_here(reason, std::move(detail)); }
 
 void Capture::refuse(const char* type_name, const std::string& message) {
   Suspended suspended(*this);

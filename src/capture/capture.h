@@ -69,6 +69,7 @@ class Capture {
 
   // Gives the capture up, naming the user's line.
   [[noreturn]] void stop(BreakReason reason, std::string detail);
+  Break break_here(BreakReason reason, std::string detail);
   // The same for the Python error that is set.
   [[noreturn]] void stop_for_python_error();
   // Ends the call that is being captured with an error of that type, which shows the user's line.
@@ -188,9 +189,18 @@ class Capture {
   int suspended = 0;                         // Python below runs as it is
   PyObject* expected = nullptr;              // the function whose frame comes next because an instruction calls it
   std::vector<PyTypeObject*> instantiating;  // classes of the objects that are being made
-  long clock = 0;                            // instructions of the outer frame so far
-  bool runs_python_again = false;            // the backend calls opaque functions at every call
-  bool ran_opaque_python = false;            // a nonstrict function may capture tensors, unguarded
+  // The calls of torch in order, for a backward that fails: nodes of autograd below `next_node` are theirs or an
+  // earlier one's.
+  struct CallMark {
+    uint64_t next_node;
+    long clock;
+    Break at;
+  };
+  bool marks_calls = false;
+  std::vector<CallMark> call_marks;
+  long clock = 0;                                   // instructions of the outer frame so far
+  bool runs_python_again = false;                   // the backend calls opaque functions at every call
+  bool ran_opaque_python = false;                   // a nonstrict function may capture tensors, unguarded
   std::vector<CachedCall>* cached_calls = nullptr;  // of all attempts so far, in their order
   std::vector<std::string> lost_gradients;          // what to warn of: tensors an opaque function captured
   PyRef uncaught;                                   // the exception that left the outer frame

@@ -83,8 +83,9 @@ std::string folder_of(const char* name) {
 
 // What torch wraps around its C functions: no user's code and hardly a tensor operation.
 constexpr const char* kTorchPlumbing[] = {
-    "autograd/",       "_tensor.py", "_tensor_str.py", "random.py", "overrides.py",     "serialization.py",
-    "nn/parameter.py", "nn/init.py", "utils/hooks.py", "amp/",      "_jit_internal.py", "storage.py"};
+    "autograd/",        "_tensor.py",      "_tensor_str.py", "random.py",      "overrides.py",
+    "serialization.py", "nn/parameter.py", "nn/init.py",     "utils/hooks.py", "amp/",
+    "_jit_internal.py", "storage.py",      "_library/",      "_ops.py"};
 
 bool holds_special_tensor(const std::vector<PyRef>& stack) {
   return std::any_of(stack.begin(), stack.end(), [](const PyRef& value) {

@@ -93,12 +93,25 @@ void collect_tensors(Capture& capture, PyObject* value, const Source* source, in
 
 class Attempt {
  public:
-  Attempt(const SegmentStart& start, const BackendChoice& backend, long stop_at)
+  Attempt(const SegmentStart& start, const BackendChoice& backend, long stop_at, bool locate_backward)
       : start_(start),
         backend_(backend),
         stop_at_(stop_at),
         code_(fs_frame_code(start.frame)),
-        capture(std::string(python::text_of(code_->co_name))) {}
+        capture(std::string(python::text_of(code_->co_name))) {
+    backward.locate = locate_backward;
+  }
+
+  // The call whose backward failed, or an earlier one of the same function: it comes later in the backward. Null where
+  // that is not what failed, or not known.
+  const Capture::CallMark* failed_call() const {
+    if (!backward.began || !backward.node) return nullptr;
+    const auto& marks = capture.call_marks;
+    auto found =
+        std::find_if(marks.begin(), marks.end(), [&](const auto& mark) { return *backward.node < mark.next_node; });
+    if (found == marks.end()) return nullptr;
+    return &*std::find_if(marks.begin(), found, [&](const auto& mark) { return mark.at.detail == found->at.detail; });
+  }
 
   Trace run() {
     capture.runs_python_again = !backend_.runs_aten();
@@ -113,6 +126,8 @@ class Attempt {
     TraceOptions options;
     options.name = capture.graph.name;
     options.grad = backend_.runs_aten() && !c10::InferenceMode::is_enabled();
+    options.failed_backward = &backward;
+    capture.marks_calls = backward.locate;
     options.run_backward = [](const std::function<void()>& backward) {
       python::GilRelease no_gil;
       backward();
@@ -279,6 +294,7 @@ class Attempt {
  public:
   Capture capture;
   std::shared_ptr<Segment> segment;
+  FailedBackward backward;
   long no_recipe_birth = -2;  // -2: nothing was missing; -1: it is not known when it was made
 };
 
@@ -475,11 +491,12 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
   long stop_at = g_forced > 0 && !whole ? g_forced : -1;
   std::optional<Break> reason;  // why the segment ends where it ends
   if (stop_at > 0) reason = Break{BreakReason::Control, "a break was forced for a test", {}, {}};
+  bool locate_backward = false;
   std::vector<CachedCall> cached_calls;
   const Oracle oracle;
   for (int tries = 0;; ++tries) {
     if (start.shape) hide_free_variables(start.frame);
-    auto attempt = std::make_unique<Attempt>(start, backend, stop_at);
+    auto attempt = std::make_unique<Attempt>(start, backend, stop_at, locate_backward);
     Capture& capture = attempt->capture;
     capture.cached_calls = &cached_calls;
     std::optional<Break> broken;
@@ -522,6 +539,18 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
       if (ran_opaque_python && !life.expired()) refuse_leaks();
       return segment;
     }
+    // A backward that cannot be traced: once more, to learn which call it belongs to.
+    if (attempt->backward.began && !locate_backward) {
+      locate_backward = true;
+      continue;
+    }
+    const Capture::CallMark* failed = attempt->failed_call();
+    if (failed) {
+      std::string why = fmt::format("the backward of `{}`: {}", failed->at.detail, broken->detail);
+      broken = failed->at;
+      broken->detail = std::move(why);
+      locate_backward = false;
+    }
     if (!reason) reason = broken;
     if (broken->reason == BreakReason::SkipFrame && broken->depth <= 1 && !whole) {
       auto skipped = eager_segment(*attempt, std::move(*broken), ambient);
@@ -529,9 +558,9 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
       return birth.note(skipped);
     }
     // Again, up to the instruction that broke; or to the one that made what cannot be made again.
-    const long at = attempt->no_recipe_birth != -2 ? attempt->no_recipe_birth : capture.clock;
+    const long at = failed ? failed->clock : attempt->no_recipe_birth != -2 ? attempt->no_recipe_birth : capture.clock;
     const bool hopeless = whole || tries >= kAttempts || at < 0 || (stop_at >= 0 && at >= stop_at) ||
-                          broken->reason == BreakReason::Trace;
+                          (broken->reason == BreakReason::Trace && !failed);
     if (hopeless) return birth.note(eager_segment(*attempt, whole ? std::move(*broken) : std::move(*reason), ambient));
     stop_at = at;
   }

@@ -1,6 +1,7 @@
 // Calls that become one node of the torch-level graph: run on stand-ins, recorded with their arguments and results.
 #include <algorithm>
 
+#include <ATen/SequenceNumber.h>
 #include <fmt/format.h>
 
 #include "aot/trace.h"
@@ -168,6 +169,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   call->args = std::move(positional.tree);
   call->kwargs = std::move(named.tree);
   node->op.callee = python::share_across_threads(std::move(*call));
+  if (marks_calls) call_marks.push_back({at::sequence_number::peek(), clock, break_here(BreakReason::Trace, name)});
 }
 
 PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs) {
