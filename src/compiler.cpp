@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "fuse/two_directions.h"
 #include "graph/passes/pass.h"
 
 namespace firesteel {
@@ -54,6 +55,9 @@ Executable compile_trace(Trace trace, const CompilerOptions& options, StageTimes
   verify_in_debug(trace.joint.graph);
   if (options.passes) timed(spent.passes_ms, [&] { run_passes(trace.joint.graph); });
   Partitioned parts = timed(spent.partition_ms, [&] { return cut(trace, options.partition); });
+  if (options.native != NativeCode::None) {
+    for (Graph* graph : {&parts.forward, &parts.backward}) split_directions(*graph);
+  }
   verify_in_debug(parts.forward);
   return timed(spent.executable_ms, [&] { return Executable(std::move(trace), std::move(parts), options.native); });
 }

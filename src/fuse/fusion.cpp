@@ -6,8 +6,9 @@
 #include <unordered_set>
 
 #include "fuse/group_builder.h"
+#include "fuse/node_rules.h"
 #include "fuse/operand.h"
-#include "fuse/pointwise_rules.h"
+#include "fuse/row_plan.h"
 #include "fuse/unit_graph.h"
 
 namespace firesteel {
@@ -15,13 +16,13 @@ namespace {
 
 using Unit = UnitGraph::Unit;
 
-const Value* output(const Node& node) { return node.outputs[0].get(); }
-
 // A store must write every element once.
-bool has_dense_output(const Node& node) {
-  const Type& type = output(node)->type;
-  for (size_t d = 0; d < type.sizes.size(); ++d) {
-    if (type.sizes[d] != Dim(1) && type.strides[d] == Dim(0)) return false;
+bool has_dense_outputs(const Node& node) {
+  for (const auto& output : node.outputs) {
+    const Type& type = output->type;
+    for (size_t d = 0; d < type.sizes.size(); ++d) {
+      if (type.sizes[d] != Dim(1) && type.strides[d] == Dim(0)) return false;
+    }
   }
   return true;
 }
@@ -31,6 +32,10 @@ class Fuser {
   Fuser(const Graph& graph, const FuseOptions& options) : graph_(graph), options_(options) {}
 
   std::vector<FusedGroup> run() {
+    auto mark = [&](const Value* value) { read_.insert(value); };
+    for (const auto& node : graph_.nodes) node->each_input(mark);
+    for (const Arg& result : graph_.outputs) result.each_value(mark);
+    for (const Mutation& mutation : graph_.mutations) mark(mutation.updated);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) place(*graph_.nodes[i], i);
     return build();
   }
@@ -54,7 +59,9 @@ class Fuser {
 
   void place(const Node& node, size_t position) {
     position_.emplace(&node, position);
-    if (!node.op.is_aten() || !is_pointwise(node) || !has_dense_output(node)) {
+    std::optional<NodeSpace> space;
+    if (node.op.is_aten() && has_dense_outputs(node) && !has_read_void(node)) space = node_space(node);
+    if (!space) {
       const Unit unit = units_.add(node, position);
       node.each_input([&](const Value* input) { units_.depend(unit, units_.unit_of(input->def)); });
       order_effects(node, unit);
@@ -66,19 +73,55 @@ class Fuser {
       const Unit unit = operand.constant ? UnitGraph::kNone : units_.unit_of(operand.root->def);
       reads.push_back({value, std::move(operand), unit});
     });
-    Seat seat = beside_producers(node, reads);
-    if (seat.group == UnitGraph::kNone) seat = beside_sibling(node, reads);
+    Seat seat = beside_producers(*space, reads);
+    if (seat.group == UnitGraph::kNone) seat = beside_sibling(*space, reads);
     if (seat.group == UnitGraph::kNone) {
-      seat = {units_.add(node, position), loops_.place(*numbers(output(node)->type.sizes))};
+      seat = {units_.add(node, position), loops_.place(space->sizes)};
       groups_.insert(seat.group);
     } else {
       units_.join(seat.group, node, position);
     }
-    placements_.emplace(output(node), std::move(seat.placement));
     for (const Read& read : reads) {
       units_.depend(seat.group, read.unit);
       if (read.unit != seat.group && !read.operand.constant) readers_[read.operand.root].push_back({&node, read.value});
     }
+    take(node, *space, std::move(seat));
+  }
+
+  // Kernels do not make tensors of no elements that something reads.
+  bool has_read_void(const Node& node) const {
+    return std::any_of(node.outputs.begin(), node.outputs.end(), [&](const auto& value) {
+      const std::vector<Dim>& sizes = value->type.sizes;
+      return node.outputs.size() > 1 && read_.contains(value.get()) &&
+             std::find(sizes.begin(), sizes.end(), Dim(0)) != sizes.end();
+    });
+  }
+
+  // The node's loops and its results' are known.
+  void take(const Node& node, const NodeSpace& space, Seat seat) {
+    if (space.reduces() && !reduced_.contains(seat.group)) {
+      std::vector<LoopId>& reduced = reduced_[seat.group];
+      for (size_t d = 0; d < space.sizes.size(); ++d) {
+        if (space.reduced[d]) reduced.insert(reduced.end(), seat.placement[d].begin(), seat.placement[d].end());
+      }
+      loops_.reduce(reduced);
+    }
+    for (const auto& value : node.outputs) {
+      if (!value->type.is_tensor()) continue;
+      if (node.outputs.size() > 1 && !read_.contains(value.get())) continue;
+      Placement placement;
+      const bool of_points = *numbers(value->type.sizes) == space.sizes;
+      const bool keeps_dims = value->type.sizes.size() == space.sizes.size();
+      for (size_t d = 0; d < space.sizes.size(); ++d) {
+        if (of_points || !space.reduces() || !space.reduced[d]) {
+          placement.push_back(seat.placement[d]);
+        } else if (keeps_dims) {
+          placement.emplace_back();
+        }
+      }
+      placements_.emplace(value.get(), std::move(placement));
+    }
+    spaces_.emplace(&node, GroupNode{&node, space, std::move(seat.placement)});
   }
 
   // Nodes that draw random numbers or do more than compute stay in order among themselves.
@@ -88,47 +131,103 @@ class Fuser {
     last_effect_ = unit;
   }
 
-  // The operand's place in its group, broadcast to the node's rank; none where it is not all of the node's points.
-  std::optional<Placement> placement_of(const Node& node, const Read& read) {
+  // The operand's place in its group, with as many dimensions as the node's space; none where it is in no group or not
+  // broadcast to that space. A dimension along which it repeats has no loops.
+  std::optional<Placement> placement_of(const NodeSpace& space, const Read& read) {
     auto root = placements_.find(read.operand.root);
     if (root == placements_.end() || !groups_.contains(read.unit)) return std::nullopt;
-    std::vector<Dim> sizes = read.value->type.sizes;
-    const std::vector<Dim>& wanted = output(node)->type.sizes;
-    if (sizes.size() > wanted.size()) return std::nullopt;
-    const size_t missing = wanted.size() - sizes.size();
-    sizes.insert(sizes.begin(), missing, Dim(1));
-    if (sizes != wanted) return std::nullopt;
+    const std::vector<Dim>& sizes = read.value->type.sizes;
+    if (sizes.size() > space.sizes.size()) return std::nullopt;
+    const size_t first = space.first_dim(read.value);
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      if (sizes[d] != Dim(1) && sizes[d] != Dim(space.sizes[d + first])) return std::nullopt;
+    }
     std::optional<Placement> placement = place_view(read.operand, root->second, loops_);
-    if (placement) placement->insert(placement->begin(), missing, {});
+    if (!placement) return std::nullopt;
+    placement->insert(placement->begin(), first, {});
+    placement->resize(space.sizes.size());
     return placement;
   }
 
-  // Whether every operand that this group computes is at the same point, and no other one depends on the group.
-  bool fits(const Node& node, const std::vector<Read>& reads, const Seat& seat) {
-    if (units_.nodes(seat.group).size() >= options_.largest_group) return false;
+  // A value of the same point, or of the row that the point is in.
+  bool agrees(const Placement& operand, const Placement& seat) const {
+    for (size_t d = 0; d < seat.size(); ++d) {
+      if (loops_.same(operand[d], seat[d])) continue;
+      if (!operand[d].empty() || !loops_.all_reduced(seat[d])) return false;
+    }
+    return true;
+  }
+
+  // A place for a node that reads a value of rows: the dimensions along which it repeats are the row.
+  std::optional<Placement> along_rows(const NodeSpace& space, Placement operand, Unit group) {
+    std::vector<size_t> repeated;
+    std::vector<int64_t> sizes;
+    for (size_t d = 0; d < operand.size(); ++d) {
+      if (!operand[d].empty() || space.sizes[d] == 1) continue;
+      repeated.push_back(d);
+      sizes.push_back(space.sizes[d]);
+    }
+    if (repeated.empty()) return operand;
+    auto reduced = reduced_.find(group);
+    if (reduced == reduced_.end() || loops_.has_reduced(operand)) return std::nullopt;
+    std::optional<Placement> row = loops_.reshape({reduced->second}, sizes);
+    if (!row) return std::nullopt;
+    for (size_t i = 0; i < repeated.size(); ++i) operand[repeated[i]] = std::move((*row)[i]);
+    return operand;
+  }
+
+  int64_t points(const std::vector<LoopId>& leaves, bool reduced) const {
+    int64_t count = 1;
+    for (LoopId leaf : leaves) count *= loops_.is_reduced(leaf) == reduced ? loops_.size(leaf) : 1;
+    return count;
+  }
+
+  // Whether the node may reduce what it reduces in this seat, and be read in another pass.
+  bool rows_fit(const NodeSpace& space, const Seat& seat) const {
+    const std::vector<LoopId> all = loops_.leaves(seat.placement);
+    auto known = reduced_.find(seat.group);
+    if (known == reduced_.end()) return true;
+    if (space.reduces()) {
+      std::vector<LoopId> wanted, there = loops_.leaves(known->second);
+      for (size_t d = 0; d < space.sizes.size(); ++d) {
+        if (!space.reduced[d]) continue;
+        for (LoopId leaf : loops_.leaves(seat.placement[d])) wanted.push_back(leaf);
+      }
+      std::sort(wanted.begin(), wanted.end());
+      std::sort(there.begin(), there.end());
+      if (wanted != there) return false;
+    }
+    // Of few long rows, what reads a result is another kernel's work.
+    return !loops_.has_reduced(seat.placement) || worth_many_passes(points(all, false), points(all, true));
+  }
+
+  // Whether every operand that this group computes is at hand, and no other one depends on the group.
+  bool fits(const NodeSpace& space, const std::vector<Read>& reads, const Seat& seat) {
+    if (units_.nodes(seat.group).size() >= options_.largest_group || !rows_fit(space, seat)) return false;
     for (const Read& read : reads) {
       if (read.unit == UnitGraph::kNone) continue;
       if (read.unit != seat.group) {
         if (units_.reaches(read.unit, seat.group)) return false;
         continue;
       }
-      const std::optional<Placement> placement = placement_of(node, read);
-      if (!placement || !loops_.same(*placement, seat.placement)) return false;
+      const std::optional<Placement> placement = placement_of(space, read);
+      if (!placement || !agrees(*placement, seat.placement)) return false;
     }
     return true;
   }
 
-  Seat beside_producers(const Node& node, std::vector<Read>& reads) {
+  Seat beside_producers(const NodeSpace& space, std::vector<Read>& reads) {
     Seat seat;
     for (Read& read : reads) {
-      std::optional<Placement> placement = placement_of(node, read);
+      std::optional<Placement> placement = placement_of(space, read);
       if (!placement || read.unit == seat.group) continue;
+      placement = along_rows(space, std::move(*placement), read.unit);
+      if (!placement) continue;
       Seat found{read.unit, std::move(*placement)};
-      if (!fits(node, reads, found)) continue;
+      if (!fits(space, reads, found)) continue;
       if (seat.group == UnitGraph::kNone) {
         seat = std::move(found);
-      } else if (can_merge(seat.group, found.group) && loops_.join(seat.placement, found.placement)) {
-        units_.merge(seat.group, found.group);
+      } else if (merge(seat, found)) {
         for (Read& other : reads) {
           if (other.unit == found.group) other.unit = seat.group;
         }
@@ -137,22 +236,35 @@ class Fuser {
     return seat;
   }
 
-  bool can_merge(Unit a, Unit b) const {
-    return units_.nodes(a).size() + units_.nodes(b).size() < options_.largest_group && !units_.reaches(a, b) &&
-           !units_.reaches(b, a);
+  // Two groups that one node reads become one, where their rows are the same.
+  bool merge(const Seat& into, const Seat& from) {
+    if (units_.nodes(into.group).size() + units_.nodes(from.group).size() >= options_.largest_group) return false;
+    if (units_.reaches(into.group, from.group) || units_.reaches(from.group, into.group)) return false;
+    auto ours = reduced_.find(into.group), theirs = reduced_.find(from.group);
+    const bool both = ours != reduced_.end() && theirs != reduced_.end();
+    const bool of_points = loops_.has_reduced(into.placement);
+    if (both && of_points != loops_.has_reduced(from.placement)) return false;
+    // Values of rows: the rows themselves must be of one length.
+    if (both && !of_points && !loops_.same_sizes(ours->second, theirs->second)) return false;
+    if (!loops_.join(into.placement, from.placement, both)) return false;
+    if (both && !of_points) loops_.join({ours->second}, {theirs->second}, true);
+    if (theirs != reduced_.end() && !both) reduced_[into.group] = theirs->second;
+    units_.merge(into.group, from.group);
+    return true;
   }
 
-  Seat beside_sibling(const Node& node, const std::vector<Read>& reads) {
+  Seat beside_sibling(const NodeSpace& space, const std::vector<Read>& reads) {
     for (const Read& read : reads) {
       auto found = readers_.find(read.operand.root);
       if (read.operand.constant || found == readers_.end()) continue;
       for (const Reader& reader : found->second) {
         const Type &theirs = reader.value->type, &ours = read.value->type;
-        const bool alike = output(*reader.node)->type.sizes == output(node)->type.sizes && theirs.sizes == ours.sizes &&
+        const GroupNode& beside = spaces_.at(reader.node);
+        const bool alike = beside.space.sizes == space.sizes && theirs.sizes == ours.sizes &&
                            theirs.strides == ours.strides && resolve(reader.value).offset == read.operand.offset;
         if (!alike) continue;
-        Seat seat{units_.unit_of(reader.node), placements_.at(output(*reader.node))};
-        if (fits(node, reads, seat)) return seat;
+        Seat seat{units_.unit_of(reader.node), beside.placement};
+        if (fits(space, reads, seat)) return seat;
       }
     }
     return {};
@@ -185,17 +297,26 @@ class Fuser {
     for (const auto& node : graph_.nodes) {
       const Unit unit = units_.unit_of(node.get());
       if (!groups_.contains(unit) || !done.insert(unit).second) continue;
-      if (units_.nodes(unit).size() < options_.smallest_group) continue;
+      // A reduction is worth a kernel of its own.
+      if (units_.nodes(unit).size() < options_.smallest_group && !reduced_.contains(unit)) continue;
       FusedGroup group = build_group(in_order(unit), placements_, loops_, stored);
-      if (!group.outputs.empty()) groups.push_back(std::move(group));
+      if (!group.outputs.empty() && can_share_work(group.kernel)) groups.push_back(std::move(group));
     }
     return groups;
   }
 
-  std::vector<const Node*> in_order(Unit unit) const {
-    std::vector<const Node*> nodes = units_.nodes(unit);
+  // Passes over few long rows would all be one thread's.
+  static bool can_share_work(const LoopKernel& kernel) {
+    if (!kernel.reduced || worth_many_passes(kernel.rows(), kernel.row_length())) return true;
+    const RowPlan plan(kernel);
+    return plan.passes == 1 || plan.chunks;
+  }
+
+  std::vector<GroupNode> in_order(Unit unit) const {
+    std::vector<GroupNode> nodes;
+    for (const Node* node : units_.nodes(unit)) nodes.push_back(spaces_.at(node));
     std::sort(nodes.begin(), nodes.end(),
-              [&](const Node* a, const Node* b) { return position_.at(a) < position_.at(b); });
+              [&](const GroupNode& a, const GroupNode& b) { return position_.at(a.node) < position_.at(b.node); });
     return nodes;
   }
 
@@ -203,88 +324,18 @@ class Fuser {
   const FuseOptions& options_;
   UnitGraph units_;
   LoopTable loops_;
-  Placements placements_;  // of the results of all members
+  Placements placements_;                                  // of the results of all members
+  std::unordered_map<const Node*, GroupNode> spaces_;      // of all members
+  std::unordered_map<Unit, std::vector<LoopId>> reduced_;  // of groups with rows: the loops along them
   std::unordered_set<Unit> groups_;
   std::unordered_map<const Node*, size_t> position_;
   std::unordered_map<const Value*, std::vector<Reader>> readers_;
+  std::unordered_set<const Value*> read_;  // by anything
   Unit last_effect_ = UnitGraph::kNone;
 };
-
-// Pure nodes that nothing reads once the groups read through views and constants by themselves.
-std::unordered_set<const Node*> unread_nodes(const Graph& graph,
-                                             const std::unordered_map<const Node*, const FusedGroup*>& group_of) {
-  std::unordered_set<const Value*> read;
-  auto mark = [&](const Value* value) { read.insert(value); };
-  for (const Arg& result : graph.outputs) result.each_value(mark);
-  for (const Mutation& mutation : graph.mutations) mark(mutation.updated);
-  for (const auto& [node, group] : group_of) {
-    for (const Value* input : group->inputs) mark(input);
-  }
-  std::unordered_set<const Node*> unread;
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const Node& node = *graph.nodes[i];
-    if (group_of.contains(&node)) continue;
-    const bool is_read = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                     [&](const auto& value) { return read.contains(value.get()); });
-    if (!is_read && node.op.is_aten() && op_facts(*node.op.aten).is_pure) {
-      unread.insert(&node);
-    } else {
-      node.each_input(mark);
-    }
-  }
-  return unread;
-}
 
 }  // namespace
 
 std::vector<FusedGroup> fuse(const Graph& graph, const FuseOptions& options) { return Fuser(graph, options).run(); }
-
-std::vector<FusedStep> schedule(const Graph& graph, std::span<const FusedGroup* const> groups) {
-  std::unordered_map<const Node*, const FusedGroup*> group_of;
-  for (const FusedGroup* group : groups) {
-    for (const Node* node : group->nodes) group_of.emplace(node, group);
-  }
-  const std::unordered_set<const Node*> unread = unread_nodes(graph, group_of);
-  UnitGraph units;
-  std::unordered_map<const FusedGroup*, Unit> unit_of_group;
-  Unit last_effect = UnitGraph::kNone;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = *graph.nodes[i];
-    if (unread.contains(&node)) continue;
-    if (auto found = group_of.find(&node); found != group_of.end()) {
-      auto [known, is_new] = unit_of_group.emplace(found->second, UnitGraph::kNone);
-      if (is_new) {
-        known->second = units.add(node, i);
-      } else {
-        units.join(known->second, node, i);
-      }
-    } else {
-      const Unit unit = units.add(node, i);
-      if (!node.op.is_aten() || !op_facts(*node.op.aten).is_pure) {
-        units.depend(unit, last_effect);
-        last_effect = unit;
-      }
-    }
-  }
-  for (const auto& node : graph.nodes) {
-    if (unread.contains(node.get())) continue;
-    const Unit unit = units.unit_of(node.get());
-    auto depend_on = [&](const Value* value) { units.depend(unit, units.unit_of(value->def)); };
-    if (auto found = group_of.find(node.get()); found != group_of.end()) {
-      if (node.get() == found->second->nodes.front()) {
-        for (const Value* input : found->second->inputs) depend_on(input);
-      }
-    } else {
-      node->each_input(depend_on);
-    }
-  }
-  std::vector<FusedStep> steps;
-  for (Unit unit : units.ordered()) {
-    const Node* node = units.nodes(unit).front();
-    auto found = group_of.find(node);
-    steps.push_back(found == group_of.end() ? FusedStep{node, nullptr} : FusedStep{nullptr, found->second});
-  }
-  return steps;
-}
 
 }  // namespace firesteel

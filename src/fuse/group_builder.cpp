@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "fuse/operand.h"
-#include "fuse/pointwise_rules.h"
 
 namespace firesteel {
 namespace {
@@ -12,35 +11,68 @@ class GroupBuilder {
  public:
   GroupBuilder(const Placements& placements, const LoopTable& loops) : placements_(placements), loops_(loops) {}
 
-  FusedGroup build(std::vector<const Node*> nodes, const std::unordered_set<const Value*>& stored) {
-    group_.nodes = std::move(nodes);
-    for (LoopId loop : loops_.leaves(placements_.at(output(*group_.nodes.front())))) {
-      dimension_.emplace(loop, group_.kernel.sizes.size());
-      group_.kernel.sizes.push_back(loops_.size(loop));
+  FusedGroup build(const std::vector<GroupNode>& nodes, const std::unordered_set<const Value*>& stored) {
+    add_loops(nodes);
+    for (const GroupNode& member : nodes) {
+      group_.nodes.push_back(member.node);
+      MemberOperands operands(*this, member);
+      const std::vector<ExprId> results = lower_node(*member.node, group_.kernel, operands);
+      for (size_t i = 0; i < results.size(); ++i) {
+        if (results[i] != kNoExpr) computed_.emplace(member.node->outputs[i].get(), results[i]);
+      }
     }
-    for (const Node* node : group_.nodes) {
-      auto operand = [&](const Value* value) { return read(*node, value); };
-      const std::optional<ExprId> result = lower_pointwise(*node, group_.kernel, operand);
-      FS_CHECK(result, "`{}` was put in a group and has no loop form", node->op.str());
-      computed_.emplace(output(*node), *result);
-    }
-    for (const Node* node : group_.nodes) {
-      if (stored.contains(output(*node))) store(output(*node));
+    for (const GroupNode& member : nodes) {
+      for (const auto& output : member.node->outputs) {
+        if (stored.contains(output.get())) store(output.get());
+      }
     }
     group_.kernel.settle_loops();
     return std::move(group_);
   }
 
  private:
-  static const Value* output(const Node& node) { return node.outputs[0].get(); }
+  class MemberOperands final : public Operands {
+   public:
+    MemberOperands(GroupBuilder& group, const GroupNode& member) : group_(group), member_(member) {}
+    ExprId value(const Value* value) override { return group_.read(member_, value); }
+    ExprId index(size_t dim) override { return group_.index(member_, dim); }
 
-  ExprId read(const Node& node, const Value* value) {
+   private:
+    GroupBuilder& group_;
+    const GroupNode& member_;
+  };
+
+  // Those of a member that has them all: loops over rows first, then those along a row.
+  void add_loops(const std::vector<GroupNode>& nodes) {
+    std::vector<LoopId> all;
+    for (const GroupNode& member : nodes) {
+      std::vector<LoopId> loops = loops_.leaves(member.placement);
+      if (loops.size() > all.size()) all = std::move(loops);
+    }
+    for (bool reduced : {false, true}) {
+      for (LoopId loop : all) {
+        if (loops_.is_reduced(loop) != reduced) continue;
+        dimension_.emplace(loop, group_.kernel.sizes.size());
+        group_.kernel.sizes.push_back(loops_.size(loop));
+        group_.kernel.reduced += reduced;
+      }
+    }
+  }
+
+  ExprId read(const GroupNode& member, const Value* value) {
     const Operand operand = resolve(value);
     if (auto here = computed_.find(operand.root); here != computed_.end()) return here->second;
     if (operand.constant) return constant(*operand.constant, *element_of(operand.root->type.dtype));
-    IndexMap map = map_into(value->type, placements_.at(output(node)), output(node)->type);
+    IndexMap map = map_into(value->type, member.placement, member.space.sizes, member.space.first_dim(value));
     map.offset = operand.offset;
     return group_.kernel.load(buffer(operand.root), std::move(map));
+  }
+
+  ExprId index(const GroupNode& member, size_t dim) {
+    IndexMap map;
+    map.strides.assign(group_.kernel.sizes.size(), 0);
+    add_strides(map, member.placement[dim], 1);
+    return group_.kernel.index(std::move(map));
   }
 
   ExprId constant(const at::Scalar& number, Element type) {
@@ -60,19 +92,23 @@ class GroupBuilder {
     return known->second;
   }
 
-  // How memory laid out as `type` is read at the points of a value of type `shape`, broadcast to it.
-  IndexMap map_into(const Type& type, const Placement& placement, const Type& shape) const {
+  // Steps along a dimension, by the loops that it is made of.
+  void add_strides(IndexMap& map, const std::vector<LoopId>& dim, int64_t stride) const {
+    const std::vector<LoopId> loops = loops_.leaves(dim);
+    for (size_t i = loops.size(); i-- > 0;) {
+      map.strides[dimension_.at(loops[i])] = stride;
+      stride *= loops_.size(loops[i]);
+    }
+  }
+
+  // How memory laid out as `type` is read at the points of an index space, broadcast to it from dimension `first` on.
+  IndexMap map_into(const Type& type, const Placement& placement, const std::vector<int64_t>& sizes,
+                    size_t first) const {
     IndexMap map;
     map.strides.assign(group_.kernel.sizes.size(), 0);
-    const size_t missing = shape.sizes.size() - type.sizes.size();
     for (size_t d = 0; d < type.sizes.size(); ++d) {
-      if (type.sizes[d] != shape.sizes[d + missing]) continue;  // broadcast: stays at 0
-      int64_t stride = type.strides[d].number();
-      const std::vector<LoopId> loops = loops_.leaves(placement[d + missing]);
-      for (size_t i = loops.size(); i-- > 0;) {
-        map.strides[dimension_.at(loops[i])] = stride;
-        stride *= loops_.size(loops[i]);
-      }
+      if (type.sizes[d].number() != sizes[d + first]) continue;  // broadcast: stays at 0
+      add_strides(map, placement[d + first], type.strides[d].number());
     }
     return map;
   }
@@ -81,8 +117,10 @@ class GroupBuilder {
     group_.outputs.push_back(value);
     group_.kernel.buffers.push_back(*element_of(value->type.dtype));
     const auto target = static_cast<int32_t>(group_.kernel.buffers.size()) - 1;
+    const Placement& placement = placements_.at(value);
+    const bool per_row = group_.kernel.reduced > 0 && !loops_.has_reduced(placement);
     group_.kernel.stores.push_back(
-        {computed_.at(value), target, map_into(value->type, placements_.at(value), value->type)});
+        {computed_.at(value), target, map_into(value->type, placement, *numbers(value->type.sizes), 0), per_row});
   }
 
   const Placements& placements_;
@@ -95,9 +133,9 @@ class GroupBuilder {
 
 }  // namespace
 
-FusedGroup build_group(std::vector<const Node*> nodes, const Placements& placements, const LoopTable& loops,
+FusedGroup build_group(const std::vector<GroupNode>& nodes, const Placements& placements, const LoopTable& loops,
                        const std::unordered_set<const Value*>& stored) {
-  return GroupBuilder(placements, loops).build(std::move(nodes), stored);
+  return GroupBuilder(placements, loops).build(nodes, stored);
 }
 
 }  // namespace firesteel

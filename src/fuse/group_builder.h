@@ -6,13 +6,21 @@
 
 #include "fuse/fusion.h"
 #include "fuse/index_space.h"
+#include "fuse/node_rules.h"
 
 namespace firesteel {
 
 using Placements = std::unordered_map<const Value*, Placement>;
 
+// A member of a group, and the loops of its own index space.
+struct GroupNode {
+  const Node* node;
+  NodeSpace space;
+  Placement placement;
+};
+
 // `nodes` in graph order, `placements` of their outputs, `stored` those of them that are read outside.
-FusedGroup build_group(std::vector<const Node*> nodes, const Placements& placements, const LoopTable& loops,
+FusedGroup build_group(const std::vector<GroupNode>& nodes, const Placements& placements, const LoopTable& loops,
                        const std::unordered_set<const Value*>& stored);
 
 }  // namespace firesteel

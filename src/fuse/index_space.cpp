@@ -40,10 +40,27 @@ std::vector<LoopId> LoopTable::leaves(const Placement& placement) const {
   return result;
 }
 
-bool LoopTable::same(const Placement& a, const Placement& b) const {
-  if (a.size() != b.size()) return false;
-  for (size_t d = 0; d < a.size(); ++d) {
-    if (leaves(a[d]) != leaves(b[d])) return false;
+bool LoopTable::same_sizes(const std::vector<LoopId>& a, const std::vector<LoopId>& b) const {
+  const std::vector<LoopId> left = leaves(a), right = leaves(b);
+  bool same = left.size() == right.size();
+  for (size_t i = 0; same && i < left.size(); ++i) same = size(left[i]) == size(right[i]);
+  return same;
+}
+
+void LoopTable::reduce(const std::vector<LoopId>& loops) {
+  for (LoopId leaf : leaves(loops)) loops_[leaf].reduced = true;
+}
+
+bool LoopTable::has_reduced(const Placement& placement) const {
+  for (LoopId leaf : leaves(placement)) {
+    if (is_reduced(leaf)) return true;
+  }
+  return false;
+}
+
+bool LoopTable::all_reduced(const std::vector<LoopId>& loops) const {
+  for (LoopId leaf : leaves(loops)) {
+    if (!is_reduced(leaf)) return false;
   }
   return true;
 }
@@ -52,6 +69,7 @@ void LoopTable::split(LoopId leaf, int64_t inner) {
   const LoopId outer_loop = add(loops_[leaf].size / inner), inner_loop = add(inner);
   loops_[leaf].outer = outer_loop;
   loops_[leaf].inner = inner_loop;
+  loops_[outer_loop].reduced = loops_[inner_loop].reduced = loops_[leaf].reduced;
 }
 
 std::optional<Placement> LoopTable::reshape(const Placement& placement, const std::vector<int64_t>& sizes) {
@@ -100,14 +118,19 @@ bool LoopTable::align(const std::vector<LoopId>& a, const std::vector<LoopId>& b
   return left.empty() && right.empty();
 }
 
-bool LoopTable::join(const Placement& a, const Placement& b) {
+bool LoopTable::join(const Placement& a, const Placement& b, bool both_reduce) {
   if (a.size() != b.size()) return false;
   for (size_t d = 0; d < a.size(); ++d) {
     if (!align(a[d], b[d])) return false;
   }
   const std::vector<LoopId> left = leaves(a), right = leaves(b);
+  for (size_t i = 0; i < left.size() && both_reduce; ++i) {
+    if (is_reduced(left[i]) != is_reduced(right[i])) return false;
+  }
   for (size_t i = 0; i < left.size(); ++i) {
-    if (left[i] != right[i]) loops_[right[i]].joined = left[i];
+    if (left[i] == right[i]) continue;
+    if (is_reduced(right[i])) loops_[left[i]].reduced = true;
+    loops_[right[i]].joined = left[i];
   }
   return true;
 }

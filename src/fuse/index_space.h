@@ -22,18 +22,27 @@ class LoopTable {
   // The loops as they are now split and joined.
   std::vector<LoopId> leaves(const std::vector<LoopId>& loops) const;
   std::vector<LoopId> leaves(const Placement& placement) const;
-  bool same(const Placement& a, const Placement& b) const;
+  bool same(const std::vector<LoopId>& a, const std::vector<LoopId>& b) const { return leaves(a) == leaves(b); }
+  bool same_sizes(const std::vector<LoopId>& a, const std::vector<LoopId>& b) const;
+
+  // Loops that a reduction runs over.
+  void reduce(const std::vector<LoopId>& loops);
+  bool is_reduced(LoopId leaf) const { return loops_[leaf].reduced; }
+  bool has_reduced(const Placement& placement) const;
+  bool all_reduced(const std::vector<LoopId>& loops) const;
 
   // The same points in the same row-major order, seen with other sizes. None where a loop cannot be split evenly.
   std::optional<Placement> reshape(const Placement& placement, const std::vector<int64_t>& sizes);
-  // Makes the loops of `b` those of `a`, which belong to another group. Splits only, and false, where they do not fit.
-  bool join(const Placement& a, const Placement& b);
+  // Makes the loops of `b` those of `a`, which belong to another group. Splits only, and false, where they do not fit,
+  // or where both groups reduce and not over the same loops.
+  bool join(const Placement& a, const Placement& b, bool both_reduce);
 
  private:
   struct Loop {
     int64_t size = 1;
     LoopId outer = -1, inner = -1;  // split
     LoopId joined = -1;             // is that loop
+    bool reduced = false;
   };
   void append_leaves(LoopId loop, std::vector<LoopId>& out) const;
   LoopId add(int64_t size);

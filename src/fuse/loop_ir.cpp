@@ -11,7 +11,7 @@ namespace {
 template <class F>
 void each_map(LoopKernel& kernel, F&& visit) {
   for (LoopExpr& expr : kernel.exprs) {
-    if (expr.op == LoopOp::Load) visit(expr.map);
+    if (expr.op == LoopOp::Load || expr.op == LoopOp::Index) visit(expr.map);
   }
   for (LoopStore& store : kernel.stores) visit(store.map);
 }
@@ -37,7 +37,8 @@ std::string constant_text(const LoopExpr& expr) {
 
 std::string expr_text(const LoopExpr& expr) {
   std::string text = std::string(loop_op_text(expr.op)) + " " + element_text(expr.type);
-  if (expr.op == LoopOp::Load) text += " #" + std::to_string(expr.buffer) + " " + map_text(expr.map);
+  if (expr.op == LoopOp::Load) text += " #" + std::to_string(expr.buffer);
+  if (expr.op == LoopOp::Load || expr.op == LoopOp::Index) text += " " + map_text(expr.map);
   if (expr.op == LoopOp::Constant) text += " " + constant_text(expr);
   for (int i = 0; i < operand_count(expr.op); ++i) text += (i ? ", %" : " %") + std::to_string(expr.operands[i]);
   return text;
@@ -93,6 +94,7 @@ int operand_count(LoopOp op) {
 }
 
 bool is_transcendental(LoopOp op) { return op >= LoopOp::Exp && op <= LoopOp::Erf; }
+bool is_reduction(LoopOp op) { return op >= LoopOp::RowSum && op <= LoopOp::RowAll; }
 
 ExprId LoopKernel::add(LoopExpr expr) {
   auto [known, is_new] = known_.emplace(expr_text(expr), static_cast<ExprId>(exprs.size()));
@@ -105,6 +107,14 @@ ExprId LoopKernel::load(int32_t buffer, IndexMap map) {
   expr.op = LoopOp::Load;
   expr.type = buffers[buffer];
   expr.buffer = buffer;
+  expr.map = std::move(map);
+  return add(std::move(expr));
+}
+
+ExprId LoopKernel::index(IndexMap map) {
+  LoopExpr expr;
+  expr.op = LoopOp::Index;
+  expr.type = Element::I64;
   expr.map = std::move(map);
   return add(std::move(expr));
 }
@@ -143,8 +153,14 @@ ExprId LoopKernel::op(LoopOp op, ExprId a, ExprId b, ExprId c) {
   return add(std::move(expr));
 }
 
-int64_t LoopKernel::points() const {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+int64_t LoopKernel::points() const { return rows() * row_length(); }
+
+int64_t LoopKernel::rows() const {
+  return std::accumulate(sizes.begin(), sizes.begin() + row_loops(), int64_t{1}, std::multiplies<>());
+}
+
+int64_t LoopKernel::row_length() const {
+  return std::accumulate(sizes.begin() + row_loops(), sizes.end(), int64_t{1}, std::multiplies<>());
 }
 
 int64_t LoopKernel::transcendentals() const {
@@ -161,18 +177,42 @@ void LoopKernel::reorder(const std::vector<size_t>& order) {
   each_map(*this, [&](IndexMap& map) { permute(map.strides); });
 }
 
+// The memory whose order the loops follow: the first store; where there are rows, what covers most of the loops.
+const IndexMap* LoopKernel::leading_map() const {
+  if (!reduced) return stores.empty() ? nullptr : &stores.front().map;
+  const IndexMap* best = nullptr;
+  int64_t most = 0;
+  auto consider = [&](const IndexMap& map) {
+    const int64_t walked = std::count_if(map.strides.begin(), map.strides.end(), [](int64_t s) { return s != 0; });
+    if (walked > most) best = &map;
+    most = std::max(most, walked);
+  };
+  for (const LoopStore& store : stores) {
+    if (!store.per_row) consider(store.map);
+  }
+  for (const LoopExpr& expr : exprs) {
+    if (expr.op == LoopOp::Load) consider(expr.map);
+  }
+  return best;
+}
+
 void LoopKernel::settle_loops() {
+  const size_t rows = row_loops();
   std::vector<size_t> order;
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] != 1) order.push_back(d);
   }
-  const std::vector<int64_t> walked = stores.empty() ? sizes : stores.front().map.strides;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return walked[a] > walked[b]; });
+  const IndexMap* leading = leading_map();
+  const std::vector<int64_t> walked = leading ? leading->strides : sizes;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return (a < rows) != (b < rows) ? a < b : walked[a] > walked[b]; });
+  reduced = std::count_if(order.begin(), order.end(), [&](size_t d) { return d >= rows; });
   reorder(order);
   for (size_t d = sizes.size(); d-- > 1;) {
-    bool joined = true;
+    bool joined = d != row_loops();
     each_map(*this, [&](IndexMap& map) { joined = joined && map.strides[d - 1] == map.strides[d] * sizes[d]; });
     if (!joined) continue;
+    if (d > row_loops()) --reduced;
     sizes[d - 1] *= sizes[d];
     sizes.erase(sizes.begin() + d);
     each_map(*this, [&](IndexMap& map) { map.strides.erase(map.strides.begin() + (d - 1)); });
@@ -181,15 +221,17 @@ void LoopKernel::settle_loops() {
 }
 
 std::string LoopKernel::str() const {
-  std::string text = "loops [" + list_text(sizes) + "] (";
+  std::string text = "loops [" + list_text({sizes.begin(), sizes.begin() + row_loops()});
+  if (reduced) text += " | " + list_text({sizes.begin() + row_loops(), sizes.end()});
+  text += "] (";
   for (size_t i = 0; i < buffers.size(); ++i) {
     text += (i ? ", #" : "#") + std::to_string(i) + " " + element_text(buffers[i]);
   }
   text += ") {\n";
   for (size_t i = 0; i < exprs.size(); ++i) text += "  %" + std::to_string(i) + " = " + expr_text(exprs[i]) + "\n";
   for (const LoopStore& store : stores) {
-    text += "  store #" + std::to_string(store.buffer) + " " + map_text(store.map) + " = %" +
-            std::to_string(store.value) + "\n";
+    text += std::string("  store ") + (store.per_row ? "row #" : "#") + std::to_string(store.buffer) + " " +
+            map_text(store.map) + " = %" + std::to_string(store.value) + "\n";
   }
   return text + "}\n";
 }

@@ -1,7 +1,10 @@
-// The loop IR: one pointwise kernel over an index space of static sizes. Free of torch, LLVM and any CPU notion.
+// The loop IR: one kernel over an index space of static sizes. Free of torch, LLVM and any CPU notion.
 //
 // Rules:
-//  - A kernel computes every point of its index space alike and independently; nothing carries from point to point.
+//  - A kernel computes every point of its index space alike. Where its last loops are `reduced`, what they run over is
+//  a
+//    row: a reduction takes a value of every point to one value of the row, which points of that row may read again.
+//    Nothing else carries from point to point, and nothing from row to row.
 //  - Expressions are in SSA order: operands stand before their uses. Equal expressions are one (hash-consed).
 //  - Memory is read and written through index maps only: element = offset + Σ stride[d] · index[d]. Broadcasting is a
 //    stride of 0, a transposed view a permutation of strides; a view is never a copy.
@@ -74,7 +77,14 @@ bool is_float(Element type);        // bf16, f16, f32, f64
   X(Gt, "gt", 2, "a bool, false for NaN")                                                \
   X(Ge, "ge", 2, "a bool, false for NaN")                                                \
   X(Fma, "fma", 3, "a * b + c, rounded once where the machine can")                      \
-  X(Select, "select", 3, "a ? b : c")
+  X(Select, "select", 3, "a ? b : c")                                                    \
+  X(Index, "index", 0, "an i64: where an index map leads from 0")                        \
+  X(RowSum, "row_sum", 1, "of a row: a sum, ints wrap")                                  \
+  X(RowProduct, "row_product", 1, "of a row")                                            \
+  X(RowMax, "row_max", 1, "of a row: the largest, NaN where there is one")               \
+  X(RowMin, "row_min", 1, "of a row: the smallest, NaN where there is one")              \
+  X(RowAny, "row_any", 1, "of a row of bools")                                           \
+  X(RowAll, "row_all", 1, "of a row of bools")
 // clang-format on
 
 enum class LoopOp : uint8_t {
@@ -86,6 +96,7 @@ enum class LoopOp : uint8_t {
 const char* loop_op_text(LoopOp op);
 int operand_count(LoopOp op);
 bool is_transcendental(LoopOp op);  // costs as much as some ten additions
+bool is_reduction(LoopOp op);
 
 // Where in a buffer the point of an index lies, in elements.
 struct IndexMap {
@@ -102,7 +113,7 @@ struct LoopExpr {
   Element type = Element::F32;
   ExprId operands[3] = {kNoExpr, kNoExpr, kNoExpr};
   int32_t buffer = -1;  // Load
-  IndexMap map;         // Load
+  IndexMap map;         // Load, Index
   double number = 0;    // Constant of a float type
   int64_t integer = 0;  // Constant of any other
 };
@@ -111,17 +122,20 @@ struct LoopStore {
   ExprId value = kNoExpr;
   int32_t buffer = -1;
   IndexMap map;
+  bool per_row = false;  // written once a row
 };
 
 class LoopKernel {
  public:
-  std::vector<int64_t> sizes;    // the index space, outermost first
+  std::vector<int64_t> sizes;    // the index space: loops over rows, then those along a row, outermost first
+  size_t reduced = 0;            // how many of the last loops make a row; 0 where nothing is reduced
   std::vector<Element> buffers;  // inputs first, then outputs, in the order of the kernel's arguments
   std::vector<LoopExpr> exprs;
   std::vector<LoopStore> stores;
 
   // Each gives back an equal expression where there is one.
   ExprId load(int32_t buffer, IndexMap map);
+  ExprId index(IndexMap map);
   ExprId number(Element type, double value);    // of a float type
   ExprId integer(Element type, int64_t value);  // of any other
   ExprId cast(ExprId value, Element type);
@@ -129,15 +143,20 @@ class LoopKernel {
 
   Element type(ExprId id) const { return exprs[id].type; }
   int64_t points() const;
+  int64_t rows() const;        // all points, where nothing is reduced
+  int64_t row_length() const;  // 1 where nothing is reduced
+  size_t row_loops() const { return sizes.size() - reduced; }
   int64_t transcendentals() const;
 
-  // Puts the loops in the order of the first store's memory, and joins neighbours that every map walks as one.
+  // Puts loops in the order of memory, those over rows and those along a row each by themselves, and joins neighbours
+  // that every map walks as one.
   void settle_loops();
 
   FIRESTEEL_API std::string str() const;
 
  private:
   ExprId add(LoopExpr expr);
+  const IndexMap* leading_map() const;
   void reorder(const std::vector<size_t>& order);
   std::unordered_map<std::string, ExprId> known_;  // by text
 };

@@ -18,19 +18,24 @@ bool is_number(const Arg& arg) {
 
 }  // namespace
 
-NodeBuilder::NodeBuilder(const Node& node, LoopKernel& kernel, const OperandExpr& operand)
-    : node_(node), kernel_(kernel), operand_(operand) {
-  if (node.outputs.size() != 1 || !is_loopable(node.outputs[0]->type)) return;
-  out_ = *element_of(node.outputs[0]->type.dtype);
-  usable_ = true;
+NodeBuilder::NodeBuilder(const Node& node, LoopKernel& kernel, Operands& operands)
+    : node_(node), kernel_(kernel), operands_(operands) {
+  for (size_t i = node.outputs.size(); i-- > 0;) {
+    const Type& type = node.outputs[i]->type;
+    if (!type.is_tensor()) continue;
+    if (!is_loopable(type)) return;
+    out_ = *element_of(type.dtype);
+    usable_ = true;
+  }
   for (const Arg& arg : node.args) {
+    if (!usable_) return;
     if (arg.kind == Arg::Kind::Value) usable_ = usable_ && is_loopable(arg.value->type);
     if (!arg.items.empty()) usable_ = false;
     if (arg.kind == Arg::Kind::Const && arg.constant.isComplexDouble()) usable_ = false;
   }
 }
 
-ExprId NodeBuilder::raw(size_t index) { return operand_(node_.args[index].value); }
+ExprId NodeBuilder::raw(size_t index) { return operands_.value(node_.args[index].value); }
 
 // A number in that type; where it is half as wide, rounded, and then an f32 again.
 ExprId NodeBuilder::literal(const at::Scalar& value, Element type) {
@@ -54,6 +59,11 @@ ExprId NodeBuilder::in_unrounded(size_t index) {
   const Arg& arg = node_.args[index];
   const bool single = arg.kind == Arg::Kind::Const || arg.value->type.sizes.empty();
   return in_as(index, single ? computed_as(out_) : out_);
+}
+
+ExprId NodeBuilder::finish(ExprId result, size_t index) {
+  const Type& type = node_.outputs[index]->type;
+  return type.is_tensor() ? kernel_.cast(result, *element_of(type.dtype)) : kNoExpr;
 }
 
 ExprId NodeBuilder::constant(double value) {

@@ -12,11 +12,11 @@ namespace firesteel {
 // Numbers inside a formula are of the `math` type: that of the result, or f32 where the result is a half-width float.
 class NodeBuilder {
  public:
-  NodeBuilder(const Node& node, LoopKernel& kernel, const OperandExpr& operand);
+  NodeBuilder(const Node& node, LoopKernel& kernel, Operands& operands);
 
-  // One tensor result of a known type on the CPU, and operands that are likewise.
+  // Tensor results of known types on the CPU, and operands that are likewise.
   bool usable() const { return usable_; }
-  Element out() const { return out_; }
+  Element out() const { return out_; }  // of the first result
   LoopKernel& kernel() { return kernel_; }
 
   ExprId raw(size_t index);                               // a tensor argument as it is in memory
@@ -37,13 +37,17 @@ class NodeBuilder {
 
   ExprId op(LoopOp op, ExprId a, ExprId b = kNoExpr, ExprId c = kNoExpr) { return kernel_.op(op, a, b, c); }
   ExprId finish(ExprId result) { return kernel_.cast(result, out_); }
+  ExprId finish(ExprId result, size_t index);  // likewise, of that result; kNoExpr where it is none
+  const Node& node() const { return node_; }
+  ExprId index(size_t dim) { return operands_.index(dim); }  // an i64
+  int64_t integer(size_t index) const { return node_.args[index].constant.toInt(); }
 
  private:
   ExprId literal(const at::Scalar& value, Element type);
 
   const Node& node_;
   LoopKernel& kernel_;
-  const OperandExpr& operand_;
+  Operands& operands_;
   bool usable_ = false;
   Element out_ = Element::F32;
 };

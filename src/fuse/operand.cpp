@@ -8,19 +8,19 @@ namespace firesteel {
 namespace {
 
 // How a view's points relate to its input's.
-enum class ViewKind : uint8_t { RowMajor, Transpose, Permute, Matrix, Select, Slice };
+enum class ViewKind : uint8_t { RowMajor, Expand, Transpose, Permute, Matrix, Select, Slice };
 
 struct ViewRule {
   std::string_view op, overload;
   ViewKind kind;
 };
 
-// RowMajor keeps the points in order; `expand` does so where it repeats nothing.
+// RowMajor keeps the points in order.
 constexpr ViewRule kViews[] = {
     {"aten::view", "", ViewKind::RowMajor},          {"aten::_unsafe_view", "", ViewKind::RowMajor},
     {"aten::unsqueeze", "", ViewKind::RowMajor},     {"aten::squeeze", "", ViewKind::RowMajor},
     {"aten::squeeze", "dim", ViewKind::RowMajor},    {"aten::squeeze", "dims", ViewKind::RowMajor},
-    {"aten::expand", "", ViewKind::RowMajor},        {"aten::detach", "", ViewKind::RowMajor},
+    {"aten::expand", "", ViewKind::Expand},          {"aten::detach", "", ViewKind::RowMajor},
     {"aten::alias", "", ViewKind::RowMajor},         {"aten::t", "", ViewKind::Matrix},
     {"aten::transpose", "int", ViewKind::Transpose}, {"aten::permute", "", ViewKind::Permute},
     {"aten::select", "int", ViewKind::Select},       {"aten::slice", "Tensor", ViewKind::Slice},
@@ -93,6 +93,10 @@ std::optional<Placement> place_through(const Node& node, ViewKind kind, const Pl
   switch (kind) {
     case ViewKind::RowMajor:
       return loops.reshape(input, sizes);
+    case ViewKind::Expand:
+      // What is repeated has no loops; those that it is repeated along are the reader's.
+      result.insert(result.begin(), sizes.size() - rank, {});
+      return result;
     case ViewKind::Matrix:
       std::reverse(result.begin(), result.end());
       return result;

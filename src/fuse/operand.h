@@ -29,8 +29,8 @@ struct Operand {
 // Follows views back. The operand's own recorded strides are the index map into the root's memory.
 Operand resolve(const Value* value);
 
-// Where the viewed value lies in an index space in which its root lies at `root`. None where a view drops, repeats or
-// regroups points, so that the value is not the same points in another shape.
+// Where the viewed value lies in an index space in which its root lies at `root`; a dimension that repeats has no
+// loops. None where a view drops or regroups points, so that the value is not the same points in another shape.
 std::optional<Placement> place_view(const Operand& operand, Placement root, LoopTable& loops);
 
 }  // namespace firesteel

@@ -78,6 +78,12 @@ Result where(B& b) {
   return b.op(LoopOp::Select, b.raw(0), b.in(1), b.in(2));
 }
 
+// Takes the number, or tensor of one, as the result's type holds it.
+Result masked_fill(B& b) {
+  if (!b.is_bool(1) || (b.is_constant(2) && !b.fits(2, b.out()))) return std::nullopt;
+  return b.op(LoopOp::Select, b.raw(1), b.in(2), b.in(0));
+}
+
 // Comparisons with NaN are false, so NaN comes through.
 ExprId at_least(B& b, ExprId x, ExprId bound) { return b.op(LoopOp::Select, b.op(LoopOp::Lt, x, bound), bound, x); }
 ExprId at_most(B& b, ExprId x, ExprId bound) { return b.op(LoopOp::Select, b.op(LoopOp::Gt, x, bound), bound, x); }
@@ -203,6 +209,7 @@ Result pow(B& b) {
   const double exponent = b.scalar(1).toDouble();
   ExprId x = b.in(0);
   auto times = [&](ExprId a, ExprId c) { return b.op(LoopOp::Mul, a, c); };
+  if (exponent == 1) return x;
   if (exponent == 2) return times(x, x);
   if (exponent == 0.5 && b.out() != Element::F16) return b.op(LoopOp::Sqrt, x);
   if (exponent == -1) return reciprocal_of(b, x);
@@ -242,6 +249,7 @@ using Rule = Result (*)(B&);
   X("aten.erf", float_unary<LoopOp::Erf>)        X("aten.sqrt", float_unary<LoopOp::Sqrt>)                \
   X("aten.rsqrt", rsqrt)                         X("aten.reciprocal", reciprocal)                         \
   X("aten.pow.Tensor_Scalar", pow)               X("aten.where.self", where)                              \
+  X("aten.masked_fill.Scalar", masked_fill)      X("aten.masked_fill.Tensor", masked_fill)               \
   X("aten.maximum", binary<LoopOp::Max>)         X("aten.minimum", binary<LoopOp::Min>)                   \
   X("aten.clamp", (clamp<1, 2>))                 X("aten.hardtanh", (clamp<1, 2>))                        \
   X("aten.clamp_min", (clamp<1, 0>))             X("aten.clamp_max", (clamp<0, 1>))                       \
@@ -267,11 +275,16 @@ const std::unordered_map<std::string_view, Rule>& rules() {
 
 }  // namespace
 
-std::optional<ExprId> lower_pointwise(const Node& node, LoopKernel& kernel, const OperandExpr& operand) {
+ExprId NoOperands::value(const Value* value) {
+  kernel_.buffers.push_back(*element_of(value->type.dtype));
+  return kernel_.load(static_cast<int32_t>(kernel_.buffers.size()) - 1, {});
+}
+
+std::optional<ExprId> lower_pointwise(const Node& node, LoopKernel& kernel, Operands& operands) {
   auto rule = rules().find(node.op.str());
   if (rule == rules().end()) return std::nullopt;
-  NodeBuilder builder(node, kernel, operand);
-  if (!builder.usable()) return std::nullopt;
+  NodeBuilder builder(node, kernel, operands);
+  if (!builder.usable() || node.outputs.size() != 1) return std::nullopt;
   std::optional<ExprId> result = rule->second(builder);
   if (!result) return std::nullopt;
   return builder.finish(*result);
@@ -280,11 +293,8 @@ std::optional<ExprId> lower_pointwise(const Node& node, LoopKernel& kernel, cons
 bool is_pointwise(const Node& node) {
   if (!node.op.is_aten() || !rules().contains(node.op.str())) return false;
   LoopKernel scratch;
-  auto operand = [&](const Value* value) {
-    scratch.buffers.push_back(*element_of(value->type.dtype));
-    return scratch.load(static_cast<int32_t>(scratch.buffers.size()) - 1, {});
-  };
-  return lower_pointwise(node, scratch, operand).has_value();
+  NoOperands operands(scratch);
+  return lower_pointwise(node, scratch, operands).has_value();
 }
 
 }  // namespace firesteel

@@ -1,7 +1,6 @@
 // ATen's pointwise operators as loop expressions: the fuser's one table of operators.
 #pragma once
 
-#include <functional>
 #include <optional>
 
 #include "fuse/loop_ir.h"
@@ -9,12 +8,28 @@
 
 namespace firesteel {
 
-// Gives the expression of a tensor argument, in the element type that the value has in memory.
-using OperandExpr = std::function<ExprId(const Value*)>;
+// What rules build on: expressions at the points of the node's index space.
+class Operands {
+ public:
+  virtual ~Operands() = default;
+  virtual ExprId value(const Value* value) = 0;  // of a tensor argument, in the element type that it has in memory
+  virtual ExprId index(size_t dim) = 0;          // an i64
+};
+
+// Stands in where only the question counts whether a rule applies.
+class NoOperands final : public Operands {
+ public:
+  explicit NoOperands(LoopKernel& kernel) : kernel_(kernel) {}
+  ExprId value(const Value* value) override;
+  ExprId index(size_t) override { return kernel_.index({}); }
+
+ private:
+  LoopKernel& kernel_;
+};
 
 // The node's result in its recorded dtype, rounded as eager rounds it. None where there is no rule, or where eager's
 // result could not be matched (a dtype, a rounding, an argument): the operator then stays an ATen call.
-std::optional<ExprId> lower_pointwise(const Node& node, LoopKernel& kernel, const OperandExpr& operand);
+std::optional<ExprId> lower_pointwise(const Node& node, LoopKernel& kernel, Operands& operands);
 
 // The same question, without a kernel at hand.
 bool is_pointwise(const Node& node);

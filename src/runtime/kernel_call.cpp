@@ -6,6 +6,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "fuse/operand.h"
+#include "fuse/row_plan.h"
 #include "runtime/buffer_pool.h"
 
 namespace firesteel {
@@ -14,9 +15,11 @@ namespace {
 // ATen gives a thread this many elements of one operation; more work an element is worth a thread earlier.
 constexpr int64_t kSimpleGrain = 32768, kSmallestGrain = 2048;
 
+// In points, or in rows where there are any.
 int64_t grain_of(const LoopKernel& kernel) {
   const auto work = static_cast<int64_t>(kernel.exprs.size()) / 8 + kernel.transcendentals();
-  return std::max(kSimpleGrain / (1 + work), kSmallestGrain);
+  const int64_t points = std::max(kSimpleGrain / (1 + work), kSmallestGrain);
+  return std::max<int64_t>(points / kernel.row_length(), 1);
 }
 
 }  // namespace
@@ -26,7 +29,15 @@ KernelCall::Layout KernelCall::layout_of(const Value* value) {
 }
 
 KernelCall::KernelCall(const FusedGroup& group, KernelFunction function)
-    : function_(function), points_(group.kernel.points()), grain_(grain_of(group.kernel)) {
+    : function_(function), units_(group.kernel.rows()), grain_(grain_of(group.kernel)) {
+  if (group.kernel.reduced) {
+    const RowPlan plan(group.kernel);
+    chunk_slots_ = plan.chunk_slots(group.kernel);
+    if (plan.chunks) {
+      units_ = plan.chunks;
+      grain_ = 1;
+    }
+  }
   for (const Value* value : group.inputs) inputs_.push_back(layout_of(value));
   for (const Value* value : group.outputs) outputs_.push_back(layout_of(value));
 }
@@ -53,12 +64,15 @@ void KernelCall::run(std::span<const at::Tensor* const> inputs, std::span<at::Te
     outputs[i] = pooled_tensor(outputs_[i].sizes, outputs_[i].strides, outputs_[i].dtype);
     buffers.push_back(outputs[i].mutable_data_ptr());
   }
-  if (points_ == 0) return;
-  if (points_ <= grain_) {
-    function_(buffers.data(), 0, points_);
-    return;
+  if (units_ == 0) return;
+  c10::SmallVector<int64_t, 256> chunks(chunk_slots_);
+  if (chunk_slots_) buffers.push_back(chunks.data());
+  if (units_ <= grain_) {
+    function_(buffers.data(), 0, units_);
+  } else {
+    at::parallel_for(0, units_, grain_, [&](int64_t begin, int64_t end) { function_(buffers.data(), begin, end); });
   }
-  at::parallel_for(0, points_, grain_, [&](int64_t begin, int64_t end) { function_(buffers.data(), begin, end); });
+  if (chunk_slots_) function_(buffers.data(), -1, 0);
 }
 
 }  // namespace firesteel

@@ -27,8 +27,9 @@ class KernelCall {
 
   KernelFunction function_;
   std::vector<Layout> inputs_, outputs_;
-  int64_t points_;
-  int64_t grain_;  // points worth a thread
+  int64_t units_;            // points, rows, or chunks of rows
+  int64_t grain_;            // units worth a thread
+  int64_t chunk_slots_ = 0;  // of 8 bytes, for what chunks make
 };
 
 }  // namespace firesteel

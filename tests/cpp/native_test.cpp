@@ -307,8 +307,10 @@ TEST(Native, RandomGraphs) {
   std::mt19937 random(11);
   size_t native_ops = 0, kernels = 0;
   auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
-  for (int round = 0; round < 60; ++round) {
-    GraphText g({at::randn({4, 6}), at::randn({6, 4}), at::randn({4, 1}), at::randn({6})});
+  for (int round = 0; round < 150; ++round) {
+    // Whole numbers: sums are exact in any order.
+    auto whole = [](at::IntArrayRef sizes) { return at::randint(-3, 4, sizes, at::kFloat); };
+    GraphText g({whole({4, 6}), whole({6, 4}), whole({4, 1}), whole({6})});
     std::vector<std::string> names{"%x0", "%x1", "%x2", "%x3"};
     const std::vector<std::string> forms = {"aten.mul.Tensor({0}, 0.5)",
                                             "aten.neg({0})",
@@ -325,6 +327,10 @@ TEST(Native, RandomGraphs) {
                                             "aten.view({0}, [2, -1])",
                                             "aten.view({0}, [-1, 3, 2])",
                                             "aten.sum({0})",
+                                            "aten.sum.dim_IntList({0}, [-1], keepdim=True)",
+                                            "aten.sum.dim_IntList({0}, [0])",
+                                            "aten.amax({0}, [-1], keepdim=True)",
+                                            "aten.amin({0}, [0, -1])",
                                             "aten.slice.Tensor({0}, 0, 1)",
                                             "aten.select.int({0}, 0, -1)",
                                             "aten.expand({0}, [2, 4, 6])",
@@ -332,7 +338,7 @@ TEST(Native, RandomGraphs) {
                                             "aten.transpose.int({0}, 0, -1)",
                                             "aten.gt.Tensor({0}, {1})",
                                             "aten.flip({0}, [0])"};
-    for (int line = 0; line < 14; ++line) {
+    for (int line = 0; line < 16; ++line) {
       const std::string call =
           fmt::format(fmt::runtime(forms[below(forms.size())]), names[below(names.size())], names[below(names.size())]);
       try {
@@ -364,7 +370,7 @@ TEST(Native, RandomGraphs) {
 TEST(Native, UnsupportedStaysWithAten) {
   const std::vector<at::Tensor> x{at::randn({9}), at::randint(1, 9, {9}), at::complex(at::randn({9}), at::randn({9}))};
   for (const char* call : {"aten.pow.Tensor_Scalar(%x0, 2.5)", "aten.div.Tensor_mode(%x1, 2, rounding_mode=\"floor\")",
-                           "aten.mul.Tensor(%x2, 2)", "aten.sum(%x0)", "aten.clamp(%x0, nan)"}) {
+                           "aten.mul.Tensor(%x2, 2)", "aten.cumsum(%x0, 0)", "aten.sum(%x2)", "aten.clamp(%x0, nan)"}) {
     GraphText g(x);
     const std::string result = g.line(call);
     check(g.text(result), x, 0);

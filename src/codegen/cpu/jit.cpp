@@ -1,4 +1,4 @@
-// One LLJIT for the process; an object a kernel, from disk where it was made before: four cheap passes, then code.
+// One LLJIT for the process; an object a kernel, from disk where it was made before: five cheap passes, then code.
 #include "codegen/cpu/jit.h"
 
 #include <dlfcn.h>
@@ -78,7 +78,7 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, components, modules);
   llvm::ModulePassManager passes;
-  const char* pipeline = "function(early-cse,instcombine<no-verify-fixpoint>,loop-mssa(licm),early-cse)";
+  const char* pipeline = "function(mem2reg,early-cse,instcombine<no-verify-fixpoint>,loop-mssa(licm),early-cse)";
   if (llvm::Error error = builder.parsePassPipeline(passes, pipeline)) {
     llvm::consumeError(std::move(error));  // unoptimised code is right too
     return;

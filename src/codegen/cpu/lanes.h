@@ -45,6 +45,11 @@ struct Lanes {
   llvm::Value* is_nan(llvm::Value* x) const { return b.CreateFCmpUNO(x, x); }
   llvm::Value* as_int(llvm::Value* x) const { return b.CreateBitCast(x, i32()); }
   llvm::Value* as_float(llvm::Value* x) const { return b.CreateBitCast(x, f32()); }
+  llvm::Value* all_lanes() const { return llvm::Constant::getAllOnesValue(vector(b.getInt1Ty())); }
+  // first, first + step, …: an i64 a lane.
+  llvm::Value* counting(llvm::Value* first, int64_t step) const {
+    return b.CreateAdd(splat(first), b.CreateMul(b.CreateStepVector(i64()), integer(i64(), step)));
+  }
   llvm::Value* splat(llvm::Value* scalar) const { return b.CreateVectorSplat(width, scalar); }
 };
 

@@ -8,6 +8,8 @@
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/MDBuilder.h>
 
+#include "codegen/cpu/erf_table.h"
+
 namespace firesteel::cpu {
 namespace {
 
@@ -80,6 +82,7 @@ Value* tanh(const Lanes& l, Value* x) {
 // Below 1 an odd polynomial, else 1 - e^(-t·Q(t)), which is 1 from 4 on.
 Value* erf(const Lanes& l, Value* x) {
   Value* size = l.intrinsic(llvm::Intrinsic::fabs, x);
+  if (l.target == Target::Avx512 && l.width == 16) return l.copysign(emit_erf_of_size(l, size), x);
   Value* square = l.b.CreateFMul(x, x);
   Value* p = polynomial(
       l, square, {7.85385782e-05, -0.000801019254, 0.00518832775, -0.026853811, 0.112835854, -0.37612626, 0.128379166});

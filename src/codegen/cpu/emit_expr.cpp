@@ -1,0 +1,171 @@
+// One expression of the loop IR on vectors, and elements in and out of memory.
+#include "codegen/cpu/emit_expr.h"
+
+#include "codegen/cpu/vector_math.h"
+
+namespace firesteel::cpu {
+namespace {
+
+using llvm::Value;
+
+Value* emit_compare(const Lanes& l, LoopOp op, Element type, Value* a, Value* c) {
+  using P = llvm::CmpInst::Predicate;
+  struct Predicates {
+    P of_floats, of_ints, of_bools;
+  };
+  static constexpr Predicates kPredicates[] = {
+      {P::FCMP_OEQ, P::ICMP_EQ, P::ICMP_EQ},   {P::FCMP_UNE, P::ICMP_NE, P::ICMP_NE},
+      {P::FCMP_OLT, P::ICMP_SLT, P::ICMP_ULT}, {P::FCMP_OLE, P::ICMP_SLE, P::ICMP_ULE},
+      {P::FCMP_OGT, P::ICMP_SGT, P::ICMP_UGT}, {P::FCMP_OGE, P::ICMP_SGE, P::ICMP_UGE}};
+  const Predicates& row = kPredicates[static_cast<int>(op) - static_cast<int>(LoopOp::Eq)];
+  return l.b.CreateCmp(is_float(type) ? row.of_floats : type == Element::Bool ? row.of_bools : row.of_ints, a, c);
+}
+
+// The larger or the smaller; as the machine's own instruction does it, with NaN on the left added.
+Value* emit_extreme(const Lanes& l, LoopOp op, bool floats, Value* a, Value* c) {
+  const bool larger = op == LoopOp::Max;
+  if (!floats) return l.b.CreateSelect(larger ? l.b.CreateICmpSGT(a, c) : l.b.CreateICmpSLT(a, c), a, c);
+  Value* pick = l.b.CreateSelect(larger ? l.b.CreateFCmpOGT(a, c) : l.b.CreateFCmpOLT(a, c), a, c);
+  return l.b.CreateSelect(l.is_nan(a), a, pick);
+}
+
+// The addresses of a vector whose elements do not lie side by side.
+Value* addresses(const Lanes& l, Element type, Value* from, int64_t stride) {
+  Value* steps = l.b.CreateMul(l.b.CreateStepVector(l.i64()), l.integer(l.i64(), stride));
+  return l.b.CreateInBoundsGEP(l.memory_element(type), from, steps);
+}
+
+}  // namespace
+
+Value* emit_expr(const Lanes& l, const LoopKernel& kernel, const LoopExpr& expr, Value* const* x) {
+  const Element type = computed_as(expr.type);
+  const bool floats = is_float(type);
+  switch (expr.op) {
+    default:  // loads, indices and reductions are not made of their operands alone
+      break;
+    case LoopOp::Constant: {
+      llvm::Type* vector = l.vector(l.element(expr.type));
+      return floats ? l.number(vector, expr.number) : l.integer(vector, expr.integer);
+    }
+    case LoopOp::Cast:
+      return convert(l, x[0], kernel.type(expr.operands[0]), expr.type);
+    case LoopOp::Neg:
+      return floats ? l.b.CreateFNeg(x[0]) : l.b.CreateNeg(x[0]);
+    case LoopOp::Abs:
+      if (floats) return l.intrinsic(llvm::Intrinsic::fabs, x[0]);
+      return l.b.CreateSelect(l.b.CreateICmpSLT(x[0], l.integer(x[0]->getType(), 0)), l.b.CreateNeg(x[0]), x[0]);
+    case LoopOp::Not:
+      return l.b.CreateNot(x[0]);
+    case LoopOp::Sqrt:
+      return l.intrinsic(llvm::Intrinsic::sqrt, x[0]);
+    case LoopOp::Exp:
+    case LoopOp::Log:
+    case LoopOp::Sin:
+    case LoopOp::Cos:
+    case LoopOp::Tanh:
+    case LoopOp::Erf:
+      return emit_math(l, expr.op, x[0]);
+    case LoopOp::Add:
+      return floats ? l.b.CreateFAdd(x[0], x[1]) : l.b.CreateAdd(x[0], x[1]);
+    case LoopOp::Sub:
+      return floats ? l.b.CreateFSub(x[0], x[1]) : l.b.CreateSub(x[0], x[1]);
+    case LoopOp::Mul:
+      return floats ? l.b.CreateFMul(x[0], x[1]) : l.b.CreateMul(x[0], x[1]);
+    case LoopOp::Div:
+      return l.b.CreateFDiv(x[0], x[1]);
+    case LoopOp::Max:
+    case LoopOp::Min:
+      return emit_extreme(l, expr.op, floats, x[0], x[1]);
+    case LoopOp::And:
+      return l.b.CreateAnd(x[0], x[1]);
+    case LoopOp::Or:
+      return l.b.CreateOr(x[0], x[1]);
+    case LoopOp::Eq:
+    case LoopOp::Ne:
+    case LoopOp::Lt:
+    case LoopOp::Le:
+    case LoopOp::Gt:
+    case LoopOp::Ge:
+      return emit_compare(l, expr.op, computed_as(kernel.type(expr.operands[0])), x[0], x[1]);
+    case LoopOp::Fma:
+      return l.fma(x[0], x[1], x[2]);
+    case LoopOp::Select:
+      return l.b.CreateSelect(x[0], x[1], x[2]);
+  }
+  return nullptr;
+}
+
+Value* emit_load(const Lanes& l, Element type, Value* from, int64_t stride, Value* mask) {
+  llvm::Type* element = l.memory_element(type);
+  llvm::Type* vector = l.vector(element);
+  const llvm::Align align(element_bytes(type));
+  if (stride == 0) return widen(l, l.splat(l.b.CreateAlignedLoad(element, from, align)), type);
+  if (stride != 1) {
+    Value* places = addresses(l, type, from, stride);
+    Value* lanes = mask ? mask : l.all_lanes();
+    return widen(l, l.b.CreateMaskedGather(vector, places, align, lanes, llvm::Constant::getNullValue(vector)), type);
+  }
+  if (!mask) return widen(l, l.b.CreateAlignedLoad(vector, from, align), type);
+  return widen(l, l.b.CreateMaskedLoad(vector, from, align, mask, llvm::Constant::getNullValue(vector)), type);
+}
+
+void emit_store(const Lanes& l, Element type, Value* value, Value* to, int64_t stride, Value* mask) {
+  const llvm::Align align(element_bytes(type));
+  Value* stored = narrow(l, value, type);
+  if (stride != 1) {
+    l.b.CreateMaskedScatter(stored, addresses(l, type, to, stride), align, mask ? mask : l.all_lanes());
+  } else if (mask) {
+    l.b.CreateMaskedStore(stored, to, align, mask);
+  } else {
+    l.b.CreateAlignedStore(stored, to, align);
+  }
+}
+
+Value* emit_lanes_below(const Lanes& l, Value* count) {
+  Value* limit = l.splat(l.b.CreateTrunc(count, l.b.getInt32Ty()));
+  return l.b.CreateICmpSLT(l.b.CreateStepVector(l.i32()), limit);
+}
+
+llvm::Function* begin_kernel(const Lanes& l, const std::string& name) {
+  llvm::Type* arguments[] = {l.b.getPtrTy(), l.b.getInt64Ty(), l.b.getInt64Ty()};
+  auto* type = llvm::FunctionType::get(l.b.getVoidTy(), arguments, false);
+  llvm::Function* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, l.module);
+  function->setDoesNotThrow();
+  const std::string bits = std::to_string(vector_bytes(l.target) * 8);
+  function->addFnAttr("prefer-vector-width", bits);
+  function->addFnAttr("min-legal-vector-width", bits);
+  l.b.SetInsertPoint(llvm::BasicBlock::Create(l.module.getContext(), "entry", function));
+  return function;
+}
+
+void emit_loop(const Lanes& l, Value* begin, Value* end, Value* step, const std::function<Value*(Value*)>& body) {
+  const auto *first = llvm::dyn_cast<llvm::ConstantInt>(begin), *last = llvm::dyn_cast<llvm::ConstantInt>(end);
+  const auto* by = llvm::dyn_cast_or_null<llvm::ConstantInt>(step);
+  if (first && last && first->getSExtValue() >= last->getSExtValue()) return;
+  if (first && last && by && first->getSExtValue() + by->getSExtValue() >= last->getSExtValue()) {
+    body(begin);
+    return;
+  }
+  llvm::Function* function = l.b.GetInsertBlock()->getParent();
+  auto block = [&](const char* name) { return llvm::BasicBlock::Create(l.module.getContext(), name, function); };
+  llvm::BasicBlock *before = l.b.GetInsertBlock(), *inside = block("loop"), *after = block("after");
+  l.b.CreateCondBr(l.b.CreateICmpSLT(begin, end), inside, after);
+  l.b.SetInsertPoint(inside);
+  llvm::PHINode* i = l.b.CreatePHI(l.b.getInt64Ty(), 2);
+  i->addIncoming(begin, before);
+  Value* taken = body(i);
+  Value* next = l.b.CreateAdd(i, step ? step : taken);
+  i->addIncoming(next, l.b.GetInsertBlock());
+  l.b.CreateCondBr(l.b.CreateICmpSLT(next, end), inside, after);
+  l.b.SetInsertPoint(after);
+}
+
+unsigned lanes_of(const LoopKernel& kernel, Target target) {
+  for (const LoopExpr& expr : kernel.exprs) {
+    const Element type = computed_as(expr.type);
+    if (type == Element::F32 || type == Element::I32) return static_cast<unsigned>(vector_bytes(target)) / 4;
+  }
+  return static_cast<unsigned>(vector_bytes(target)) / 8;
+}
+
+}  // namespace firesteel::cpu

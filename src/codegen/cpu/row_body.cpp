@@ -1,0 +1,227 @@
+// Values of points and rows at the current indices, and rows in chunks.
+#include "codegen/cpu/row_body.h"
+
+namespace firesteel::cpu {
+
+using llvm::Value;
+
+RowBody::RowBody(const LoopKernel& kernel, const RowPlan& plan, size_t lane_loop, Target target, llvm::Module& module)
+    : kernel_(kernel),
+      plan_(plan),
+      b_(module.getContext()),
+      l_{module, b_, target, lanes_of(kernel, target)},
+      lane_loop_(lane_loop),
+      index_(kernel.sizes.size(), nullptr) {}
+
+Value* RowBody::stack_bytes(int64_t bytes) {
+  llvm::BasicBlock& entry = b_.GetInsertBlock()->getParent()->getEntryBlock();
+  llvm::IRBuilder<> at_entry(&entry, entry.begin());
+  auto* slot = at_entry.CreateAlloca(llvm::ArrayType::get(b_.getInt8Ty(), static_cast<uint64_t>(bytes) + 64));
+  slot->setAlignment(llvm::Align(64));
+  return slot;
+}
+
+void RowBody::emit(const std::string& name) {
+  llvm::Function* function = begin_kernel(l_, name);
+  for (size_t i = 0; i < kernel_.buffers.size() + (plan_.chunks ? 1 : 0); ++i) {
+    Value* place = b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), function->getArg(0), i);
+    buffers_.push_back(b_.CreateLoad(b_.getPtrTy(), place));
+  }
+  if (const int64_t bytes = plan_.kept_bytes(kernel_)) kept_ = stack_bytes(bytes);
+  Value *begin = function->getArg(1), *end = function->getArg(2);
+  if (plan_.chunks) {
+    emit_chunks(begin, end);
+  } else {
+    emit_rows(begin, end);
+  }
+  b_.CreateRetVoid();
+}
+
+Value* RowBody::whole_steps(Value* begin, Value* end, int64_t step) {
+  Value* count = b_.CreateSub(end, begin);
+  return b_.CreateAdd(begin, b_.CreateSub(count, b_.CreateURem(count, n(step))));
+}
+
+// More than one chain in flight, as long as the registers last.
+int64_t RowBody::unrolling(int64_t length, int pass) const {
+  int64_t heavy = 0;
+  for (ExprId id : plan_.needed[pass]) heavy += !plan_.per_row[id] && is_transcendental(kernel_.exprs[id].op);
+  int64_t unrolled = heavy || plan_.needed[pass].size() > 24 ? 2 : 4;
+  const auto sums = static_cast<int64_t>(plan_.reductions[pass].size());
+  const int64_t registers = l_.target == Target::Avx512 ? 16 : 8;
+  while (unrolled > 1 && (unrolled * l_.width > length || unrolled * sums > registers)) unrolled /= 2;
+  return unrolled;
+}
+
+// The indices of the loops [first, last) from their common number.
+void RowBody::number_to_indices(Value* number, size_t first, size_t last) {
+  for (size_t d = last; d-- > first;) {
+    index_[d] = d == first ? number : b_.CreateURem(number, n(steps_of(d)));
+    if (d != first) number = b_.CreateUDiv(number, n(steps_of(d)));
+  }
+}
+
+// Elements from the buffer's start to the current indices; the loop of the lanes starts at `lane`.
+Value* RowBody::offset(const IndexMap& map, Value* lane) {
+  Value* at = n(map.offset);
+  for (size_t d = 0; d < index_.size(); ++d) {
+    if (d == lane_loop_ || map.strides[d] == 0 || !index_[d]) continue;
+    at = b_.CreateAdd(at, b_.CreateMul(index_[d], n(map.strides[d])));
+  }
+  return b_.CreateAdd(at, b_.CreateMul(lane, n(map.strides[lane_loop_])));
+}
+// Addresses are built so that all but the last step is the same along the innermost loop.
+Value* RowBody::place(const IndexMap& map, int32_t buffer, Value* lane) {
+  llvm::Type* element = l_.memory_element(kernel_.buffers[buffer]);
+  Value* row = b_.CreateInBoundsGEP(element, buffers_[buffer], offset(map, n(0)));
+  return b_.CreateInBoundsGEP(element, row, b_.CreateMul(lane, n(map.strides[lane_loop_])));
+}
+
+// An expression's value at a vector of points or rows, its operands in `values`.
+Value* RowBody::evaluate(const LoopExpr& expr, const RowValues& values, Value* lane, Value* mask) {
+  const int64_t stride = expr.map.strides.empty() ? 0 : expr.map.strides[lane_loop_];
+  if (expr.op == LoopOp::Load) return emit_load(l_, expr.type, place(expr.map, expr.buffer, lane), stride, mask);
+  if (expr.op == LoopOp::Index) return l_.counting(offset(expr.map, lane), stride);
+  Value* operands[3] = {};
+  for (int k = 0; k < operand_count(expr.op); ++k) operands[k] = values[expr.operands[k]];
+  return emit_expr(l_, kernel_, expr, operands);
+}
+
+// Values of rows that `done` passes make known, each at lane `lane` where lanes are rows.
+void RowBody::find_row_values(RowValues& values, int done, Value* lane, Value* mask) {
+  for (ExprId id : plan_.row_values) {
+    if (plan_.pass[id] != done || values[id] || is_reduction(kernel_.exprs[id].op)) continue;
+    values[id] = evaluate(kernel_.exprs[id], values, lane, mask);
+  }
+}
+
+Value* RowBody::kept_place(ExprId id, Value* position) {
+  int64_t bytes = 0;
+  for (ExprId other : plan_.kept) {
+    if (other == id) break;
+    bytes += element_bytes(computed_as(kernel_.type(other))) * kernel_.row_length();
+  }
+  Value* start = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), kept_, static_cast<uint64_t>(bytes));
+  return b_.CreateInBoundsGEP(l_.element(kernel_.type(id)), start, position);
+}
+
+// One vector of points in one pass. `position` counts the points of a row.
+void RowBody::emit_points(int pass, const std::vector<Accumulator>& sums, int64_t slot, const RowValues& row,
+                          Value* lane, Value* position, Value* mask) {
+  RowValues values = row;
+  for (ExprId id : plan_.needed[pass]) {
+    if (values[id]) continue;
+    const int kept_from = plan_.kept_from(id);
+    if (kept_from >= 0 && kept_from < pass) {
+      values[id] = emit_load(l_, computed_as(kernel_.type(id)), kept_place(id, position), 1, mask);
+      continue;
+    }
+    values[id] = evaluate(kernel_.exprs[id], values, lane, mask);
+    if (kept_from == pass) emit_store(l_, computed_as(kernel_.type(id)), values[id], kept_place(id, position), 1, mask);
+  }
+  for (size_t r = 0; r < sums.size(); ++r) {
+    const ExprId id = plan_.reductions[pass][r];
+    sums[r].add(slot, values[kernel_.exprs[id].operands[0]], mask);
+  }
+  for (size_t s : plan_.stores[pass]) {
+    const LoopStore& store = kernel_.stores[s];
+    emit_store(l_, kernel_.buffers[store.buffer], values[store.value], place(store.map, store.buffer, lane),
+               store.map.strides[lane_loop_], mask);
+  }
+}
+
+std::vector<Accumulator> RowBody::accumulators(int pass, int64_t unrolled, bool in_blocks) {
+  std::vector<Accumulator> sums;
+  for (ExprId id : plan_.reductions[pass]) {
+    const LoopExpr& expr = kernel_.exprs[id];
+    sums.emplace_back(l_, expr.op, expr.type, unrolled, in_blocks);
+    sums.back().reset();
+  }
+  return sums;
+}
+
+void RowBody::nest(size_t d, size_t last, Value* begin, Value* end, const std::function<void(Value*, Value*)>& body) {
+  if (d == last) {
+    body(begin, end);
+    return;
+  }
+  emit_loop(l_, begin, end, n(1), [&](Value* i) {
+    index_[d] = i;
+    nest(d + 1, last, n(0), n(steps_of(d + 1)), body);
+    return nullptr;
+  });
+}
+
+// What a chunk made of a reduction: 8 bytes a row, packed by the element's own size.
+Value* RowBody::chunk_place(Value* chunk, size_t reduction, Element type, Value* row) {
+  Value* slot = b_.CreateAdd(b_.CreateMul(chunk, n(static_cast<int64_t>(plan_.reduction_count))),
+                             n(static_cast<int64_t>(reduction)));
+  Value* start = b_.CreateInBoundsGEP(b_.getInt64Ty(), buffers_.back(), b_.CreateMul(slot, n(kernel_.rows())));
+  return b_.CreateInBoundsGEP(l_.memory_element(type), start, row);
+}
+
+void RowBody::emit_chunks(Value* begin, Value* end) {
+  llvm::Function* function = b_.GetInsertBlock()->getParent();
+  auto block = [&](const char* name) { return llvm::BasicBlock::Create(l_.module.getContext(), name, function); };
+  llvm::BasicBlock *work = block("work"), *finish = block("finish"), *done = block("done");
+  b_.CreateCondBr(b_.CreateICmpSLT(begin, n(0)), finish, work);
+  b_.SetInsertPoint(work);
+  emit_loop(l_, begin, end, n(1), [&](Value* chunk) {
+    Value* from = b_.CreateMul(chunk, n(plan_.chunk));
+    Value* to = smaller(b_.CreateAdd(from, n(plan_.chunk)), n(steps_of(kernel_.row_loops())));
+    emit_chunk(chunk, from, to);
+    return nullptr;
+  });
+  b_.CreateBr(done);
+  b_.SetInsertPoint(finish);
+  finish_rows();
+  b_.CreateBr(done);
+  b_.SetInsertPoint(done);
+}
+
+// Chunks together, in their order, then what is computed of them.
+void RowBody::finish_rows() {
+  emit_loop(l_, n(0), n(kernel_.rows()), n(1), [&](Value* number) {
+    number_to_indices(number, 0, kernel_.row_loops());
+    Value* column = plan_.across ? index_[lane_loop_] : n(0);
+    RowValues row(kernel_.exprs.size(), nullptr);
+    const std::vector<Accumulator> sums = accumulators(0, 1, false);
+    emit_loop(l_, n(0), n(plan_.chunks), n(1), [&](Value* chunk) {
+      for (size_t r = 0; r < sums.size(); ++r) {
+        const Element type = chunk_type(plan_.reductions[0][r]);
+        sums[r].add(0, emit_load(l_, type, chunk_place(chunk, r, type, number), 0, nullptr), nullptr);
+      }
+      return nullptr;
+    });
+    for (size_t r = 0; r < sums.size(); ++r) row[plan_.reductions[0][r]] = sums[r].slot_total(0);
+    finish_row(row, column);
+    return nullptr;
+  });
+}
+
+// One row at `column`, whatever direction the chunks had: its loads are of single elements.
+void RowBody::finish_row(RowValues& row, Value* column) {
+  for (ExprId id : plan_.row_values) {
+    const LoopExpr& expr = kernel_.exprs[id];
+    if (row[id] || is_reduction(expr.op)) continue;
+    if (expr.op == LoopOp::Load) {
+      row[id] = emit_load(l_, expr.type, place(expr.map, expr.buffer, column), 0, nullptr);
+    } else if (expr.op == LoopOp::Index) {
+      row[id] = l_.splat(offset(expr.map, column));
+    } else {
+      row[id] = evaluate(expr, row, column, nullptr);
+    }
+  }
+  store_row(row, column);
+}
+
+void RowBody::store_row(const RowValues& row, Value* column) {
+  for (const LoopStore& store : kernel_.stores) {
+    if (!store.per_row) continue;
+    const Element type = kernel_.buffers[store.buffer];
+    Value* one = b_.CreateExtractElement(narrow(l_, row[store.value], type), b_.getInt64(0));
+    b_.CreateAlignedStore(one, place(store.map, store.buffer, column), llvm::Align(element_bytes(type)));
+  }
+}
+
+}  // namespace firesteel::cpu

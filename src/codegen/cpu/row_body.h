@@ -1,0 +1,76 @@
+// What kernels with reductions share in both directions: addresses, values of points and rows, chunks.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "codegen/cpu/accumulator.h"
+#include "codegen/cpu/emit_expr.h"
+#include "fuse/row_plan.h"
+
+namespace firesteel::cpu {
+
+class RowBody {
+ public:
+  // The loop that vectors lie along: the last of a row, or the last over rows.
+  RowBody(const LoopKernel& kernel, const RowPlan& plan, size_t lane_loop, Target target, llvm::Module& module);
+  virtual ~RowBody() = default;
+
+  void emit(const std::string& name);
+
+ protected:
+  using Value = llvm::Value;
+  using RowValues = std::vector<Value*>;  // by expression; null where not known
+
+  virtual void emit_rows(Value* begin, Value* end) = 0;
+  // The steps [from, to) of the first reduced loop, of all rows.
+  virtual void emit_chunk(Value* chunk, Value* from, Value* to) = 0;
+
+  Value* n(int64_t value) { return b_.getInt64(static_cast<uint64_t>(value)); }
+  Value* smaller(Value* a, Value* c) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, c); }
+  int64_t steps_of(size_t loop) const { return kernel_.sizes[loop]; }
+  // The part of [begin, end) that is whole steps, up to its end.
+  Value* whole_steps(Value* begin, Value* end, int64_t step);
+
+  int64_t unrolling(int64_t length, int pass) const;
+  void number_to_indices(Value* number, size_t first, size_t last);
+  Value* offset(const IndexMap& map, Value* lane);
+  Value* place(const IndexMap& map, int32_t buffer, Value* lane);
+  void find_row_values(RowValues& values, int done, Value* lane, Value* mask);
+  void emit_points(int pass, const std::vector<Accumulator>& sums, int64_t slot, const RowValues& row, Value* lane,
+                   Value* position, Value* mask);
+  std::vector<Accumulator> accumulators(int pass, int64_t unrolled, bool in_blocks);
+  // The reduced loops [d, last), each over all of its steps but the first, which may be cut to a chunk.
+  void nest(size_t d, size_t last, Value* begin, Value* end, const std::function<void(Value*, Value*)>& body);
+  void store_row(const RowValues& row, Value* column);  // of one row, the same in every lane
+  Value* chunk_place(Value* chunk, size_t reduction, Element type, Value* row);
+  Element chunk_type(ExprId id) const { return computed_as(kernel_.type(id)); }
+  Value* stack_bytes(int64_t bytes);
+
+  static constexpr int64_t kBlock = 128;  // steps of a sum between totals
+  static bool needs_blocks(int64_t steps) { return steps > 2 * kBlock; }
+
+  const LoopKernel& kernel_;
+  const RowPlan& plan_;
+  llvm::IRBuilder<> b_;
+  Lanes l_;
+  const size_t lane_loop_;
+  std::vector<Value*> buffers_;
+  std::vector<Value*> index_;  // of each loop, but that of the lanes
+
+ private:
+  Value* evaluate(const LoopExpr& expr, const RowValues& values, Value* lane, Value* mask);
+  Value* kept_place(ExprId id, Value* position);
+  void emit_chunks(Value* begin, Value* end);
+  void finish_rows();
+  void finish_row(RowValues& row, Value* column);
+
+  Value* kept_ = nullptr;  // memory for values of one row
+};
+
+void emit_along(const LoopKernel& kernel, const RowPlan& plan, const std::string& name, Target target,
+                llvm::Module& module);
+void emit_across(const LoopKernel& kernel, const RowPlan& plan, const std::string& name, Target target,
+                 llvm::Module& module);
+
+}  // namespace firesteel::cpu

@@ -1,0 +1,120 @@
+// Asks the tables of rules.
+#include "fuse/node_rules.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "fuse/row_plan.h"
+#include "fuse/row_rules.h"
+
+namespace firesteel {
+namespace {
+
+const RowRule* row_rule(const Node& node) {
+  if (!node.op.is_aten()) return nullptr;
+  const std::string name = node.op.str();
+  for (const RowRules* rules : {&reduction_rules(), &norm_rules(), &channel_rules()}) {
+    if (auto found = rules->find(name); found != rules->end()) return &found->second;
+  }
+  return nullptr;
+}
+
+bool is_empty(const Type& type) {
+  return std::any_of(type.sizes.begin(), type.sizes.end(), [](const Dim& size) { return size == Dim(0); });
+}
+
+// Every result is of all points, or of rows: with the reduced dimensions of size 1, or without them. Some operators
+// also give tensors of nothing.
+bool results_fit(const Node& node, const NodeSpace& space) {
+  for (const auto& output : node.outputs) {
+    if (!output->type.is_tensor() || is_empty(output->type)) continue;
+    const std::optional<std::vector<int64_t>> sizes = numbers(output->type.sizes);
+    if (!sizes) return false;
+    std::vector<int64_t> kept, dropped;
+    for (size_t d = 0; d < space.sizes.size(); ++d) {
+      kept.push_back(space.reduces() && space.reduced[d] ? 1 : space.sizes[d]);
+      if (!space.reduces() || !space.reduced[d]) dropped.push_back(space.sizes[d]);
+    }
+    if (*sizes != space.sizes && *sizes != kept && *sizes != dropped) return false;
+  }
+  return true;
+}
+
+std::optional<NodeSpace> row_space(const Node& node, const RowRule& rule) {
+  const Arg& over = node.args[rule.over];
+  if (over.kind != Arg::Kind::Value || !is_loopable(over.value->type)) return std::nullopt;
+  NodeSpace space;
+  space.sizes = *numbers(over.value->type.sizes);
+  std::optional<std::vector<bool>> dims = rule.dims(node, space.sizes.size());
+  if (!dims) return std::nullopt;
+  const bool reduces = std::find(dims->begin(), dims->end(), true) != dims->end();
+  if (!reduces && rule.dims != no_dims) return std::nullopt;
+  if (reduces) space.reduced = std::move(*dims);
+  for (auto [argument, first] : rule.aligned) {
+    const Arg& arg = node.args[argument];
+    if (arg.kind != Arg::Kind::Value || arg.value->type.sizes.empty()) continue;
+    if (first + arg.value->type.sizes.size() > space.sizes.size()) return std::nullopt;
+    space.aligned.emplace_back(arg.value, first);
+  }
+  // Rows of one point are copies, and no points need no code: ATen's matter.
+  if ((reduces && space.row_length() < 2) || space.rows() == 0 || !results_fit(node, space)) return std::nullopt;
+  return space;
+}
+
+RowResults lower_row(const Node& node, const RowRule& rule, int64_t row_length, LoopKernel& kernel,
+                     Operands& operands) {
+  NodeBuilder builder(node, kernel, operands);
+  if (!builder.usable()) return std::nullopt;
+  RowResults results = rule.lower(builder, row_length);
+  if (!results) return std::nullopt;
+  for (size_t i = 0; i < results->size(); ++i) {
+    if ((*results)[i] != kNoExpr) (*results)[i] = builder.finish((*results)[i], i);
+  }
+  return results;
+}
+
+}  // namespace
+
+size_t NodeSpace::first_dim(const Value* operand) const {
+  for (auto [value, first] : aligned) {
+    if (value == operand) return first;
+  }
+  return sizes.size() - operand->type.sizes.size();
+}
+
+int64_t NodeSpace::row_length() const {
+  int64_t length = 1;
+  for (size_t d = 0; d < reduced.size(); ++d) length *= reduced[d] ? sizes[d] : 1;
+  return length;
+}
+
+int64_t NodeSpace::rows() const {
+  int64_t count = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) count *= !reduced.empty() && reduced[d] ? 1 : sizes[d];
+  return count;
+}
+
+std::optional<NodeSpace> node_space(const Node& node) {
+  if (is_pointwise(node)) return NodeSpace{*numbers(node.outputs[0]->type.sizes), {}};
+  const RowRule* rule = row_rule(node);
+  if (!rule) return std::nullopt;
+  std::optional<NodeSpace> space = row_space(node, *rule);
+  if (!space) return std::nullopt;
+  LoopKernel scratch;
+  NoOperands operands(scratch);
+  if (!lower_row(node, *rule, space->row_length(), scratch, operands)) return std::nullopt;
+  return space;
+}
+
+std::vector<ExprId> lower_node(const Node& node, LoopKernel& kernel, Operands& operands) {
+  if (const RowRule* rule = row_rule(node)) {
+    RowResults results = lower_row(node, *rule, row_space(node, *rule)->row_length(), kernel, operands);
+    FS_CHECK(results, "`{}` was put in a group and has no loop form", node.op.str());
+    return *results;
+  }
+  const std::optional<ExprId> result = lower_pointwise(node, kernel, operands);
+  FS_CHECK(result, "`{}` was put in a group and has no loop form", node.op.str());
+  return {*result};
+}
+
+}  // namespace firesteel

@@ -1,0 +1,27 @@
+// Which operators have a loop form, in what index space, and what they compute there: pointwise and row rules together.
+#pragma once
+
+#include "fuse/pointwise_rules.h"
+
+namespace firesteel {
+
+// Where a node computes. Its results are values of all points, or of rows where dimensions are reduced.
+struct NodeSpace {
+  std::vector<int64_t> sizes;
+  std::vector<bool> reduced;  // by dimension; empty where none is
+  // Operands that lie along other dimensions than the last ones: where they begin.
+  std::vector<std::pair<const Value*, size_t>> aligned = {};
+
+  size_t first_dim(const Value* operand) const;
+  bool reduces() const { return !reduced.empty(); }
+  int64_t rows() const;
+  int64_t row_length() const;
+};
+
+// None where the node has no loop form, or where eager's result could not be matched: it stays an ATen call.
+std::optional<NodeSpace> node_space(const Node& node);
+
+// The node's results, each in its recorded dtype; kNoExpr for results that are none. The node must have a space.
+std::vector<ExprId> lower_node(const Node& node, LoopKernel& kernel, Operands& operands);
+
+}  // namespace firesteel

@@ -1,0 +1,174 @@
+// Levels, passes and the choice of direction for kernels with reductions.
+#include "fuse/row_plan.h"
+
+#include <algorithm>
+
+namespace firesteel {
+namespace {
+
+constexpr int64_t kLargestKept = 256 << 10;  // bytes on a thread's stack
+constexpr int kDearToCompute = 6;            // above it a value is kept, not computed again
+constexpr int64_t kSmallWork = 1 << 16;      // points that one thread may as well do alone
+constexpr int64_t kFewRows = 16, kFewColumns = 512;
+constexpr int64_t kChunkPoints = 1 << 15;
+
+int cost_of(LoopOp op) {
+  if (is_transcendental(op)) return 10;
+  if (op == LoopOp::Div || op == LoopOp::Sqrt) return 5;
+  if (op == LoopOp::Load) return 2;
+  return op == LoopOp::Constant ? 0 : 1;
+}
+
+}  // namespace
+
+RowPlan::RowPlan(const LoopKernel& kernel) {
+  find_levels(kernel);
+  find_needs(kernel);
+  choose_direction(kernel);
+  if (!across) choose_kept(kernel);
+  choose_chunks(kernel);
+}
+
+int RowPlan::kept_from(ExprId id) const {
+  return std::find(kept.begin(), kept.end(), id) == kept.end() ? -1 : first_use[id];
+}
+
+int64_t RowPlan::kept_bytes(const LoopKernel& kernel) const {
+  int64_t bytes = 0;
+  for (ExprId id : kept) bytes += element_bytes(computed_as(kernel.type(id))) * kernel.row_length();
+  return bytes;
+}
+
+void RowPlan::find_levels(const LoopKernel& kernel) {
+  per_row.assign(kernel.exprs.size(), false);
+  pass.assign(kernel.exprs.size(), 0);
+  for (size_t i = 0; i < kernel.exprs.size(); ++i) {
+    const LoopExpr& expr = kernel.exprs[i];
+    bool of_row = true;
+    for (int k = 0; k < operand_count(expr.op); ++k) {
+      of_row = of_row && per_row[expr.operands[k]];
+      pass[i] = std::max(pass[i], pass[expr.operands[k]]);
+    }
+    if (expr.op == LoopOp::Load || expr.op == LoopOp::Index) {
+      of_row = std::all_of(expr.map.strides.begin() + static_cast<int64_t>(kernel.row_loops()), expr.map.strides.end(),
+                           [](int64_t stride) { return stride == 0; });
+    }
+    per_row[i] = of_row;
+    if (is_reduction(expr.op)) {
+      per_row[i] = true;
+      ++pass[i];
+    }
+  }
+}
+
+void RowPlan::find_needs(const LoopKernel& kernel) {
+  passes = 0;
+  reduction_count = 0;
+  row_values.clear();
+  std::vector<bool> read(kernel.exprs.size(), false);
+  for (const LoopStore& store : kernel.stores) read[store.value] = true;
+  for (size_t i = kernel.exprs.size(); i-- > 0;) {
+    if (!read[i]) continue;
+    const LoopExpr& expr = kernel.exprs[i];
+    for (int k = 0; k < operand_count(expr.op); ++k) read[expr.operands[k]] = true;
+    if (is_reduction(expr.op)) passes = std::max(passes, pass[i]);
+  }
+  for (const LoopStore& store : kernel.stores) {
+    if (!store.per_row) passes = std::max(passes, pass[store.value] + 1);
+  }
+  reductions.assign(passes, {});
+  stores.assign(passes, {});
+  needed.assign(passes, {});
+  for (size_t i = 0; i < kernel.exprs.size(); ++i) {
+    if (!read[i]) continue;
+    if (is_reduction(kernel.exprs[i].op)) reductions[pass[i] - 1].push_back(static_cast<ExprId>(i));
+    if (is_reduction(kernel.exprs[i].op)) ++reduction_count;
+    if (per_row[i]) row_values.push_back(static_cast<ExprId>(i));
+  }
+  for (size_t s = 0; s < kernel.stores.size(); ++s) {
+    if (!kernel.stores[s].per_row) stores[pass[kernel.stores[s].value]].push_back(s);
+  }
+  first_use.assign(kernel.exprs.size(), -1);
+  for (int p = 0; p < passes; ++p) {
+    std::vector<bool> wanted(kernel.exprs.size(), false);
+    for (ExprId id : reductions[p]) wanted[kernel.exprs[id].operands[0]] = true;
+    for (size_t s : stores[p]) wanted[kernel.stores[s].value] = true;
+    for (size_t i = kernel.exprs.size(); i-- > 0;) {
+      if (!wanted[i] || per_row[i] || kept_from(static_cast<ExprId>(i)) >= 0) continue;
+      const LoopExpr& expr = kernel.exprs[i];
+      for (int k = 0; k < operand_count(expr.op); ++k) wanted[expr.operands[k]] = true;
+    }
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (!wanted[i]) continue;
+      needed[p].push_back(static_cast<ExprId>(i));
+      if (first_use[i] < 0) first_use[i] = p;
+    }
+  }
+}
+
+// Along the row only: values that a later pass would have to compute again at some cost. Walking from what a pass needs
+// towards the loads, the first such value of an earlier pass is kept.
+void RowPlan::choose_kept(const LoopKernel& kernel) {
+  std::vector<int> cost(kernel.exprs.size(), 0);
+  for (size_t i = 0; i < cost.size(); ++i) {
+    const LoopExpr& expr = kernel.exprs[i];
+    if (per_row[i]) continue;
+    cost[i] = cost_of(expr.op);
+    for (int k = 0; k < operand_count(expr.op); ++k) cost[i] += cost[expr.operands[k]];
+  }
+  std::vector<bool> computed(kernel.exprs.size(), false);  // by an earlier pass
+  for (int p = 0; p < passes; ++p) {
+    std::vector<bool> wanted(kernel.exprs.size(), false);
+    for (ExprId id : reductions[p]) wanted[kernel.exprs[id].operands[0]] = true;
+    for (size_t s : stores[p]) wanted[kernel.stores[s].value] = true;
+    for (size_t i = kernel.exprs.size(); i-- > 0;) {
+      if (!wanted[i] || per_row[i]) continue;
+      const auto id = static_cast<ExprId>(i);
+      if (computed[i] && cost[i] > kDearToCompute && computed_as(kernel.type(id)) != Element::Bool) {
+        if (std::find(kept.begin(), kept.end(), id) == kept.end()) kept.push_back(id);
+        continue;
+      }
+      const LoopExpr& expr = kernel.exprs[i];
+      for (int k = 0; k < operand_count(expr.op); ++k) wanted[expr.operands[k]] = true;
+    }
+    for (ExprId id : needed[p]) computed[id] = true;
+  }
+  if (kept_bytes(kernel) > kLargestKept) kept.clear();
+  find_needs(kernel);
+}
+
+// Vectors along the last loop of a row, or across rows along the last loop over rows: whichever makes more contiguous
+// accesses. A gather costs about as much as its lanes.
+void RowPlan::choose_direction(const LoopKernel& kernel) {
+  if (kernel.row_loops() == 0 || kernel.reduced == 0) return;
+  auto score = [&](size_t loop) {
+    int total = 0;
+    auto add = [&](const IndexMap& map) {
+      const int64_t stride = map.strides[loop];
+      total += stride == 1 ? 1 : stride == 0 ? 0 : -2;
+    };
+    for (size_t i = 0; i < kernel.exprs.size(); ++i) {
+      if (kernel.exprs[i].op == LoopOp::Load && !per_row[i]) add(kernel.exprs[i].map);
+    }
+    for (const LoopStore& store : kernel.stores) {
+      if (!store.per_row) add(store.map);
+    }
+    return total;
+  };
+  across = score(kernel.row_loops() - 1) > score(kernel.sizes.size() - 1);
+}
+
+// One pass only: what a second one reads is not known before all chunks are done.
+void RowPlan::choose_chunks(const LoopKernel& kernel) {
+  const int64_t rows = kernel.rows();
+  if (passes != 1 || kernel.points() < kSmallWork || rows > (across ? kFewColumns : kFewRows)) return;
+  const int64_t first = kernel.sizes[kernel.row_loops()];
+  const int64_t points_a_step = std::max<int64_t>(1, kernel.points() / first);
+  chunk = std::max<int64_t>(1, kChunkPoints / points_a_step);
+  chunks = (first + chunk - 1) / chunk;
+  if (chunks < 2) chunk = chunks = 0;
+}
+
+bool worth_many_passes(int64_t rows, int64_t row_length) { return rows >= 8 || row_length <= (1 << 14); }
+
+}  // namespace firesteel
