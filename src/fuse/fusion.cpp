@@ -8,6 +8,7 @@
 #include "fuse/group_builder.h"
 #include "fuse/node_rules.h"
 #include "fuse/operand.h"
+#include "fuse/repeats.h"
 #include "fuse/row_plan.h"
 #include "fuse/unit_graph.h"
 
@@ -275,6 +276,7 @@ class Fuser {
     std::unordered_set<const Value*> stored;
     auto mark = [&](const Value* value, Unit reader) {
       const Operand operand = resolve(value);
+      if (repeated_.contains(operand.root)) return;
       const Unit owner = operand.root->def ? units_.unit_of(operand.root->def) : UnitGraph::kNone;
       if (owner != reader || !groups_.contains(owner)) stored.insert(operand.root);
     };
@@ -290,17 +292,36 @@ class Fuser {
     return stored;
   }
 
+  // A reduction is worth a kernel of its own.
+  bool is_large_enough(Unit unit) const {
+    return groups_.contains(unit) && (units_.nodes(unit).size() >= options_.smallest_group || reduced_.contains(unit));
+  }
+
   std::vector<FusedGroup> build() {
+    repeated_ = cheap_repeats(graph_, spaces_, [&](const Node* node) {
+      const Unit unit = units_.unit_of(node);
+      return unit != UnitGraph::kNone && is_large_enough(unit) ? unit : UnitGraph::kNone;
+    });
+    if (auto groups = build_all()) return std::move(*groups);
+    repeated_.clear();  // a group was given up: its nodes read from memory what others might not have written
+    return *build_all();
+  }
+
+  // None where values are repeated and a group that reads some was given up.
+  std::optional<std::vector<FusedGroup>> build_all() {
     const std::unordered_set<const Value*> stored = stored_values();
     std::vector<FusedGroup> groups;
     std::unordered_set<Unit> done;
     for (const auto& node : graph_.nodes) {
       const Unit unit = units_.unit_of(node.get());
-      if (!groups_.contains(unit) || !done.insert(unit).second) continue;
-      // A reduction is worth a kernel of its own.
-      if (units_.nodes(unit).size() < options_.smallest_group && !reduced_.contains(unit)) continue;
-      FusedGroup group = build_group(in_order(unit), placements_, loops_, stored);
-      if (!group.outputs.empty() && can_share_work(group.kernel)) groups.push_back(std::move(group));
+      if (!is_large_enough(unit) || !done.insert(unit).second) continue;
+      FusedGroup group = build_group(in_order(unit), {placements_, loops_, stored, repeated_});
+      if (group.outputs.empty()) continue;
+      if (can_share_work(group.kernel)) {
+        groups.push_back(std::move(group));
+      } else if (!repeated_.empty()) {
+        return std::nullopt;
+      }
     }
     return groups;
   }
@@ -330,7 +351,8 @@ class Fuser {
   std::unordered_set<Unit> groups_;
   std::unordered_map<const Node*, size_t> position_;
   std::unordered_map<const Value*, std::vector<Reader>> readers_;
-  std::unordered_set<const Value*> read_;  // by anything
+  std::unordered_set<const Value*> read_;      // by anything
+  std::unordered_set<const Value*> repeated_;  // computed again by every reader
   Unit last_effect_ = UnitGraph::kNone;
 };
 

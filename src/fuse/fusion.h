@@ -2,8 +2,9 @@
 //
 // The rule: a node joins the kernel of its producer (or of a sibling that reads the same memory in the same shape)
 // where every operand that the kernel computes is at the same point of the index space, and no path leaves the kernel
-// and comes back. Nothing is computed twice. Values that anything outside the kernel reads are stored, all others stay
-// in registers.
+// and comes back. Values that anything outside the kernel reads are stored, all others stay in registers; what takes
+// less to compute than to write and read (repeats.h) its readers compute again. So the groups belong together: all of
+// them run as kernels, or none.
 #pragma once
 
 #include <span>

@@ -9,9 +9,10 @@ namespace {
 
 class GroupBuilder {
  public:
-  GroupBuilder(const Placements& placements, const LoopTable& loops) : placements_(placements), loops_(loops) {}
+  explicit GroupBuilder(const GroupSetting& setting)
+      : placements_(setting.placements), loops_(setting.loops), stored_(setting.stored), repeated_(setting.repeated) {}
 
-  FusedGroup build(const std::vector<GroupNode>& nodes, const std::unordered_set<const Value*>& stored) {
+  FusedGroup build(const std::vector<GroupNode>& nodes) {
     add_loops(nodes);
     for (const GroupNode& member : nodes) {
       group_.nodes.push_back(member.node);
@@ -23,7 +24,7 @@ class GroupBuilder {
     }
     for (const GroupNode& member : nodes) {
       for (const auto& output : member.node->outputs) {
-        if (stored.contains(output.get())) store(output.get());
+        if (stored_.contains(output.get())) store(output.get());
       }
     }
     group_.kernel.settle_loops();
@@ -63,9 +64,17 @@ class GroupBuilder {
     const Operand operand = resolve(value);
     if (auto here = computed_.find(operand.root); here != computed_.end()) return here->second;
     if (operand.constant) return constant(*operand.constant, *element_of(operand.root->type.dtype));
+    if (repeated_.contains(operand.root)) return repeat(member, *operand.root->def);
     IndexMap map = map_into(value->type, member.placement, member.space.sizes, member.space.first_dim(value));
     map.offset = operand.offset;
     return group_.kernel.load(buffer(operand.root), std::move(map));
+  }
+
+  // Another group's node, at the points of this member.
+  ExprId repeat(const GroupNode& member, const Node& node) {
+    const GroupNode again{&node, *node_space(node), member.placement};
+    MemberOperands operands(*this, again);
+    return lower_node(node, group_.kernel, operands).front();
   }
 
   ExprId index(const GroupNode& member, size_t dim) {
@@ -125,6 +134,7 @@ class GroupBuilder {
 
   const Placements& placements_;
   const LoopTable& loops_;
+  const std::unordered_set<const Value*>&stored_, &repeated_;
   FusedGroup group_;
   std::unordered_map<LoopId, size_t> dimension_;
   std::unordered_map<const Value*, ExprId> computed_;
@@ -133,9 +143,8 @@ class GroupBuilder {
 
 }  // namespace
 
-FusedGroup build_group(const std::vector<GroupNode>& nodes, const Placements& placements, const LoopTable& loops,
-                       const std::unordered_set<const Value*>& stored) {
-  return GroupBuilder(placements, loops).build(nodes, stored);
+FusedGroup build_group(const std::vector<GroupNode>& nodes, const GroupSetting& setting) {
+  return GroupBuilder(setting).build(nodes);
 }
 
 }  // namespace firesteel

@@ -19,8 +19,14 @@ struct GroupNode {
   Placement placement;
 };
 
-// `nodes` in graph order, `placements` of their outputs, `stored` those of them that are read outside.
-FusedGroup build_group(const std::vector<GroupNode>& nodes, const Placements& placements, const LoopTable& loops,
-                       const std::unordered_set<const Value*>& stored);
+// What a group knows of the graph around it.
+struct GroupSetting {
+  const Placements& placements;  // of all members' outputs
+  const LoopTable& loops;
+  const std::unordered_set<const Value*>& stored;    // outputs that are read outside
+  const std::unordered_set<const Value*>& repeated;  // values that readers compute again
+};
+
+FusedGroup build_group(const std::vector<GroupNode>& nodes, const GroupSetting& setting);  // nodes in graph order
 
 }  // namespace firesteel

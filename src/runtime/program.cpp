@@ -1,6 +1,7 @@
 // Lays out a graph's operators for boxed calls, and runs them.
 #include "runtime/program.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <ATen/ScalarOps.h>
@@ -125,17 +126,18 @@ Program::Program(const Graph& graph, const ProgramOptions& options)
     : check_shapes_(options.check_shapes || shapes_are_checked()) {
   begin(graph);
   if (options.native && can_compile_kernels()) {
-    // Groups whose kernels could be compiled, and all other nodes as they are.
+    // All groups or none: each relies on what the others write.
     const std::vector<FusedGroup> groups = fuse(graph, options.fuse);
     std::vector<const LoopKernel*> kernels;
-    for (const FusedGroup& group : groups) kernels.push_back(&group.kernel);
-    const std::vector<KernelFunction> functions = compile_kernels(kernels);
     std::vector<const FusedGroup*> compiled;
-    std::vector<KernelFunction> code;
-    for (size_t i = 0; i < groups.size(); ++i) {
-      if (!functions[i]) continue;
-      compiled.push_back(&groups[i]);
-      code.push_back(functions[i]);
+    for (const FusedGroup& group : groups) {
+      kernels.push_back(&group.kernel);
+      compiled.push_back(&group);
+    }
+    std::vector<KernelFunction> code = compile_kernels(kernels);
+    if (std::find(code.begin(), code.end(), nullptr) != code.end()) {
+      compiled.clear();
+      code.clear();
     }
     add_fused(graph, compiled);
     provide(code);

@@ -210,6 +210,26 @@ TEST(Native, AValueReadAtTwoPointsIsStored) {
   EXPECT_EQ(fuse(parse_graph(g.text(c)), options).size(), 2u);
 }
 
+TEST(Native, WhatTakesLittleIsComputedAgain) {
+  GraphText g({at::randn({40, 30}), at::randn({30})});
+  const std::string product = g.line("aten.mul.Tensor(%x0, %x1)");
+  const std::string columns = g.line(fmt::format("aten.sum.dim_IntList({}, [0])", product));
+  const std::string rows = g.line(fmt::format("aten.amax({}, [1])", product));
+  check(g.text(columns + ", " + rows), g.inputs, 3, {8, 1e-5});
+  const std::vector<FusedGroup> groups = fuse(parse_graph(g.text(columns + ", " + rows)));
+  ASSERT_EQ(groups.size(), 2u);
+  for (const FusedGroup& group : groups) {
+    EXPECT_EQ(group.inputs.size(), 2u);
+    EXPECT_EQ(group.outputs.size(), 1u);  // the product is nobody's
+  }
+  // A result is in memory anyway, and an exponential would cost more than memory.
+  EXPECT_EQ(fuse(parse_graph(g.text(columns + ", " + rows + ", " + product)))[1].inputs.size(), 1u);
+  const std::string power = g.line("aten.exp(%x0)");
+  const std::string sums = g.line(fmt::format("aten.sum.dim_IntList({}, [0])", power));
+  const std::string largest = g.line(fmt::format("aten.amax({}, [1])", power));
+  EXPECT_EQ(fuse(parse_graph(g.text(sums + ", " + largest)))[0].outputs.size(), 2u);
+}
+
 TEST(Native, NoPathLeavesAKernelAndComesBack) {
   GraphText g({at::randn({4, 4})});
   const std::string a = g.line("aten.exp(%x0)");
