@@ -2,6 +2,8 @@
 #include "aot/entry_kernel.h"
 #include "base/error.h"
 
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
 #include "aot/dispatch_keys.h"
@@ -70,6 +72,22 @@ class OutSizes {
   std::vector<std::pair<at::Tensor, std::vector<int64_t>>> before_;
 };
 
+// A view of an inference tensor is one too, and a view of another tensor is none, whatever the mode is.
+// Functionalization makes a new wrapper for a view, which goes by the mode: so it is that of the tensor for as long.
+class ModeOfViewed {
+ public:
+  ModeOfViewed(const OpPlan& plan, c10::ArrayRef<IValue> args) {
+    if (!plan.is_view || args.empty() || !args[0].isTensor() || !args[0].toTensor().defined()) return;
+    const bool wanted = args[0].toTensor().is_inference();
+    if (wanted == c10::InferenceMode::is_enabled()) return;
+    mode_.emplace(wanted);
+    c10::GradMode::set_enabled(false);
+  }
+
+ private:
+  std::optional<c10::InferenceMode> mode_;
+};
+
 void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& recorder, Stack* stack) {
   const OpPlan& plan = plan_of(op);
   const size_t base = stack->size() - plan.argument_count;
@@ -79,6 +97,7 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
     bool any_tensor = false;
     for (const IValue& arg : args) each_tensor(arg, [&](const at::Tensor&) { any_tensor = true; });
     if (!any_tensor && is_filling_real_tensor()) return run_for_real(op, recorder, stack);
+    const ModeOfViewed mode(plan, args);
     if (!plan.is_mutable) return op.redispatchBoxed(below, stack);
     const WrittenLayouts layouts(plan, args);
     const OutSizes outs(op.schema(), args);
@@ -103,6 +122,7 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
       return swapped.emplace_back(recorder.stand_in(tensor, InputRole::Captured), tensor).first;
     });
   }
+  const ModeOfViewed mode(plan, args);
   const WrittenLayouts layouts(plan, args);
   const OutSizes outs(op.schema(), args);
   // The swapped arguments bring keys of their own (Functionalize, Fake).

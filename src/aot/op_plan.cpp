@@ -87,6 +87,9 @@ OpPlan::OpPlan(const c10::OperatorHandle& handle) : op(handle) {
   is_random = has_tag(op, at::Tag::nondeterministic_seeded);
   is_lift = name == "aten::lift_fresh" || name == "aten::lift_fresh_copy" || name == "aten::lift";
   is_mutable = schema.is_mutable();
+  for (const c10::Argument& result : schema.returns())
+    is_view = is_view || (result.alias_info() && !result.alias_info()->isWrite());
+  is_view = is_view && !is_lift && !composite_implicit;
   for (size_t i = 0; i < argument_count; ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     if (argument.name() == "device") device_argument = static_cast<int>(i);

@@ -30,6 +30,7 @@ struct OpPlan {
   bool is_lift = false;  // lift_fresh and relatives: a constant enters
   bool is_random = false;
   bool is_mutable = false;
+  bool is_view = false;  // of an argument, always
   bool depends_on_data(c10::ArrayRef<c10::IValue> args) const {
     return data_dependent && (!depends_for || depends_for(args));
   }

@@ -9,6 +9,7 @@
 #include <ATen/SequenceNumber.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/as_strided.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
@@ -82,7 +83,7 @@ at::Tensor Recorder::make_stand_in(const at::Tensor& real, InputRole role) {
   }
   entry.is_constant = role == InputRole::Captured && captures_are_constants;
   if (real.requires_grad() && !entry.is_constant) {
-    if (real.is_leaf() || !grad) {
+    if (real.is_leaf()) {
       entry.functional.set_requires_grad(true);
       entry.leaf = entry.functional;
     } else {
@@ -108,6 +109,9 @@ at::Tensor Recorder::stand_in(const at::Tensor& real, InputRole role) {
     if (role == InputRole::Captured) reached_.insert(real.unsafeGetTensorImpl());
     return stand_ins_[found->second].functional;
   }
+  // An inference tensor stays one wherever it is met, and another does not become one.
+  std::optional<c10::InferenceMode> as_it_is;
+  if (real.is_inference() != c10::InferenceMode::is_enabled()) as_it_is.emplace(real.is_inference());
   for (const at::Tensor& born : born_) {
     if (born.is_alias_of(real)) return fresh_constant(real);
   }

@@ -67,7 +67,6 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   Graph graph;
   Phase phase = Phase::Forward;
   RandomStates random_states;
-  bool grad = false;
   bool captures_are_constants = false;
   SourceRef named_place;                  // where operators come from, if it is not for the language layer to say
   std::optional<GraphBreak> graph_break;  // the first that the function asked for

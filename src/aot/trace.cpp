@@ -89,7 +89,6 @@ class Tracing {
  public:
   Tracing(const std::vector<at::Tensor>& inputs, const TraceOptions& options)
       : options_(options), recorder_(std::make_shared<Recorder>(options.name)) {
-    recorder_->grad = options.grad;
     recorder_->random_states.start();
     for (const at::Tensor& input : inputs) {
       FS_REQUIRE(input.defined(), TraceError, "an undefined tensor cannot be traced");
@@ -159,6 +158,13 @@ class Tracing {
     // By index: reading a stand-in's value may add none, but an error path must not hold references.
     for (size_t i = 0; i < recorder_->stand_ins().size(); ++i) add_write(i);
     for (size_t i = 0; i < result_.result_count; ++i) relate_to_other_results(i);
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const bool is_write = i >= result_.result_count && i < result_.result_count + graph.mutations.size();
+      const bool is_fresh = i >= result_.result_count || graph.output_aliases[i].kind == OutputAlias::Kind::Fresh;
+      const at::Tensor& output = outputs_[i];
+      if (output.defined() && is_fresh && !is_write && output.requires_grad() && output.is_leaf() && !output.is_view())
+        result_.made_leaves.push_back(static_cast<int32_t>(i));
+    }
     for (const at::Tensor& output : outputs_)
       graph.outputs.emplace_back(output.defined() ? Arg(value_of(output)) : Arg());
     graph.output_aliases.resize(outputs_.size());
@@ -290,6 +296,11 @@ class Tracing {
     return output >= result_.result_count && index < mutations.size() && mutations[index].under_no_grad;
   }
 
+  bool is_made_leaf(size_t output) const {
+    const auto& made = result_.made_leaves;
+    return std::find(made.begin(), made.end(), static_cast<int32_t>(output)) != made.end();
+  }
+
   // Results that share memory with each other: all but one are rebuilt as views when the graph is called.
   void relate_to_other_results(size_t index) {
     Graph& graph = recorder_->graph;
@@ -315,24 +326,28 @@ class Tracing {
   void differentiate() {
     Graph& graph = recorder_->graph;
     torch::autograd::variable_list roots, tangents, leaves;
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      const at::Tensor& output = outputs_[i];
-      if (!output.defined() || graph.output_aliases[i].kind != OutputAlias::Kind::Fresh || !can_have_gradient(output) ||
-          is_unseen_write(i)) {
-        continue;
-      }
-      roots.push_back(output);
-      tangents.push_back(tangent_for(output));
-      result_.tangent_outputs.push_back(static_cast<int32_t>(i));
-    }
     std::vector<int32_t> inputs;
-    // By index: hooks that run in the backward may capture more tensors.
     for (const Recorder::StandIn& entry : recorder_->stand_ins()) {
       if (!entry.leaf.defined()) continue;
       leaves.push_back(entry.leaf);
       inputs.push_back(input_index(entry.value));
     }
-    if (roots.empty() || leaves.empty()) return;
+    for (int32_t made : result_.made_leaves) {
+      leaves.push_back(outputs_[made]);
+      inputs.push_back(~made);
+    }
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const at::Tensor& output = outputs_[i];
+      if (!output.defined() || graph.output_aliases[i].kind != OutputAlias::Kind::Fresh || !can_have_gradient(output) ||
+          is_unseen_write(i) || is_made_leaf(i)) {
+        continue;
+      }
+      result_.tangent_outputs.push_back(static_cast<int32_t>(i));
+      if (leaves.empty()) continue;  // all that gradients could reach was made inside, and is gone
+      roots.push_back(output);
+      tangents.push_back(tangent_for(output));
+    }
+    if (roots.empty()) return;
     recorder_->phase = Phase::Backward;
     torch::autograd::variable_list gradients;
     auto backward = [&] {

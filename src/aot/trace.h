@@ -76,9 +76,11 @@ struct Trace {
   Tree result_tree;
   // For each gradient output of the joint graph: the graph input it belongs to; and for each tangent: the forward
   // output.
+  // ~i for one of `made_leaves`. With tangents and no gradients, all that gradients could reach is gone.
   std::vector<int32_t> gradient_inputs;
   std::vector<int32_t> tangent_outputs;
   std::vector<bool> result_requires_grad;
+  std::vector<int32_t> made_leaves;  // results that gradients gather in: what `torch.ones(2, requires_grad=True)` gives
   std::vector<std::optional<ViewReplay>> result_views;  // of results that are views of inputs or of other outputs
   std::vector<ArgumentFacts> arguments;
   std::weak_ptr<const void> life;  // ends with the last tensor of the trace: one that escaped keeps it

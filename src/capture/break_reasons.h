@@ -27,6 +27,8 @@ namespace firesteel::capture {
     "use a list instead, or drop fullgraph=True")                                                                      \
   X(TensorKind, "FS-TENSOR-KIND", "{} cannot stand in a graph", "only plain dense tensors can",                        \
     "pass the plain tensors inside it, or drop fullgraph=True")                                                        \
+  X(Autograd, "FS-AUTOGRAD", "{}", "what autograd keeps with a tensor belongs to the tensors of one call",             \
+    "do it outside the compiled function, or drop fullgraph=True")                                                     \
   X(Attribute, "FS-ATTRIBUTE", "reading {} could run code that Firesteel does not follow",                             \
     "descriptors and __getattr__ can do anything", "read it outside the compiled function, or drop fullgraph=True")    \
   X(Value, "FS-VALUE", "{}", "Firesteel does not know what this does to such a value",                                 \

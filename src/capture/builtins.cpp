@@ -8,8 +8,10 @@
 #include "capture/builtin_rules.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/inference_mode.h"
 #include "capture/iterables.h"
 #include "capture/marked_calls.h"
+#include "capture/tensor_history.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -324,6 +326,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"torch.cuda", "is_available", ambient},
     {"torch._C", "_get_tracing_state", ambient},
     {"torch._C", "_is_torch_function_enabled", ambient},
+    {"torch._C", "_is_torch_function_mode_enabled", ambient},
     {"torch._C", "_has_torch_function", ambient},
     {"torch._C", "_has_torch_function_unary", ambient},
     {"torch._C", "_has_torch_function_variadic", ambient},
@@ -342,6 +345,15 @@ constexpr auto kRules = std::to_array<Row>({
     {"torch", "autocast_increment_nesting", effect},
     {"torch", "autocast_decrement_nesting", effect},
     {"torch", "clear_autocast_cache", effect},
+    {"torch.nn", "Parameter", make_parameter},
+    {"torch.nn", "Module.register_forward_hook", leave_hook},
+    {"torch.nn", "Module.register_forward_pre_hook", leave_hook},
+    {"torch.nn", "Module.register_full_backward_hook", leave_hook},
+    {"torch.nn", "Module.register_full_backward_pre_hook", leave_hook},
+    {"torch.nn", "Module.register_backward_hook", leave_hook},
+    {"torch.utils.hooks", "RemovableHandle.remove", leave_hook},
+    {"torch.autograd.grad_mode", "inference_mode.__enter__", enter_block},
+    {"torch.autograd.grad_mode", "inference_mode.__exit__", leave_block},
     {"torch._C", "_log_api_usage_once", nothing},
     {"torch._C", "_log_api_usage_metadata", nothing},
     {"torch.compiler", "is_compiling", yes},
@@ -375,8 +387,14 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
     }
   }
   auto add = [&](const char* module_name, const char* name, BuiltinRule rule) {
-    PyRef module = checked(PyImport_ImportModule(module_name));
-    if (PyRef found = python::attribute(module.get(), name)) table[found.release()] = rule;
+    PyRef found = checked(PyImport_ImportModule(module_name));
+    std::string_view left = name;
+    while (found && !left.empty()) {  // `Class.method`
+      const std::string part(left.substr(0, left.find('.')));
+      left.remove_prefix(std::min(left.size(), part.size() + 1));
+      found = python::attribute(found.get(), part.c_str());
+    }
+    if (found) table[found.release()] = rule;
   };
   for (const Row& row : kRules) add(row.module, row.name, row.rule);
   for (const ControlRule& row : control_rules()) add(row.module, row.name, row.rule);

@@ -28,8 +28,14 @@ bool is_nn_module_class(PyObject* object);
 const std::string* torch_leaf(PyObject* callable);
 // The function itself where it is called through a tensor (`x.sin` bound): the method of the class.
 PyRef unbound_method(PyObject* bound);
-// Functions of torch that must not be called on stand-ins; the text says why. Null for others.
-const char* forbidden_leaf(PyObject* callable);
+// A function of torch that must not be called on stand-ins, and what it does.
+struct ForbiddenLeaf {
+  const char* name;
+  const char* what;
+  BreakReason reason;
+};
+// Null for others.
+const ForbiddenLeaf* forbidden_leaf(PyObject* callable);
 // An operator of torch.ops.
 bool is_torch_op(PyObject* object);
 

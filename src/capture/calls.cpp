@@ -12,6 +12,7 @@
 #include "capture/marked_function.h"
 #include "capture/marks.h"
 #include "capture/region.h"
+#include "capture/tensor_history.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -390,20 +391,6 @@ class WholeStretch {
   int whole_;
 };
 
-// Methods that change a tensor's place in autograd: of a tensor made inside, or where nothing changes. Else empty.
-PyRef change_of_history(Capture& capture, PyObject* callable, const CallArgs& args) {
-  if (args.values.empty() || !python::is_tensor(args[0]) || !capture.is_stand_in(args[0])) return {};
-  const at::Tensor& tensor = python::unpack(args[0]);
-  const std::string name = name_of(callable);
-  if (name == "detach_" && args.values.size() == 1 && !capture.tensor_source(args[0]) && !tensor.is_view())
-    return capture.torch_call(callable, "torch.Tensor.detach_", args.tuple());
-  if (name == "requires_grad_" && args.values.size() <= 2 && !args.keyword_count()) {
-    PyObject* wanted = args.values.size() == 2 ? args[1] : Py_True;
-    if (PyBool_Check(wanted) && tensor.requires_grad() == (wanted == Py_True)) return args.values[0];
-  }
-  return {};
-}
-
 // A class whose __call__ is an object of that class calls itself without end.
 struct CallDepth {
   CallDepth() { python::check(Py_EnterRecursiveCall(" while calling a Python object") == 0); }
@@ -419,11 +406,11 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     return call_as_marked(capture, callable, row, std::move(args));
   if (const std::string* name = torch_leaf(callable))
     return capture.torch_call(callable, *name, args.tuple(), args.dict());
-  if (const char* why = forbidden_leaf(callable)) {
+  if (const ForbiddenLeaf* leaf = forbidden_leaf(callable)) {
     if (PyRef result = change_of_history(capture, callable, args)) return result;
-    const bool reads = std::string_view(why).starts_with("reads a tensor's data");
-    capture.stop(reads ? BreakReason::DataDependent : BreakReason::CFunction,
-                 fmt::format("{}: {}", name_of(callable), why));
+    if (leaf->reason == BreakReason::Autograd)
+      capture.stop(leaf->reason, fmt::format("`{}` {}", leaf->name, leaf->what));
+    capture.stop(leaf->reason, fmt::format("{}: {}", leaf->name, leaf->what));
   }
   if (BuiltinRule rule = builtin_rule(callable)) {
     if (!passes_numbers_on(rule)) settle_all_of(capture, args);

@@ -167,6 +167,8 @@ class Capture {
   // Where a tensor that is an input of the graph, real or stand-in, came from; null for others.
   const Source* tensor_source(PyObject* tensor) const;
   bool is_stand_in(PyObject* tensor) const;
+  // It lies in the memory of a tensor from outside.
+  bool shares_memory(PyObject* tensor) const;
   // The real tensor of the program that a tensor stands for; null for one that the captured code made.
   PyObject* real_of(PyObject* tensor) const;
 
@@ -204,6 +206,10 @@ class Capture {
   std::vector<CachedCall>* cached_calls = nullptr;  // of all attempts so far, in their order
   std::vector<std::string> lost_gradients;          // what to warn of: tensors an opaque function captured
   PyRef uncaught;                                   // the exception that left the outer frame
+  std::vector<std::pair<PyRef, PyRef>> written_gradients;  // `.grad` of real tensors, set when the graph has run
+  std::vector<PyRef> inference_blocks;                     // those that are open (inference_mode.cpp)
+  bool inference_around = false;                           // inference mode was on before the first of them
+  bool switches_modes = false;                             // a node changes torch's thread-local state
 
  private:
   struct Number {

@@ -7,6 +7,7 @@
 #include "capture/frame_hook.h"
 #include "capture/marked_function.h"
 #include "capture/marks.h"
+#include "capture/modes.h"
 #include "capture/region.h"
 #include "capture/stance.h"
 #include "guards/ambient.h"
@@ -114,6 +115,8 @@ void bind_controls(nb::module_& module) {
   module.def("_is_torch_function", &is_torch_function, nb::arg("callable"));
   module.def("_stances", &stances, "The stances' names, and what they mean.");
   module.def("_set_stance", &set_stance, nb::arg("name"), nb::arg("backend").none());
+  module.def("_enter_inference_mode", &enter_inference_mode, nb::arg("enabled"));
+  module.def("_leave_inference_mode", &leave_inference_mode);
   module.def("_set_break_policy", &set_break_policy, nb::arg("policy").none());
   module.def(
       "_set_capture_listener", [](nb::handle listener) { set_capture_listener(listener.ptr()); },

@@ -2,10 +2,55 @@
 #include "capture/modes.h"
 
 #include <ATen/autocast_mode.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace firesteel::capture {
 namespace autocast = at::autocast;
+namespace {
+
+// All that inference mode changes, as it was before.
+struct InferenceBlock {
+  c10::AutogradState autograd;
+  bool tracks_views;
+  c10::DispatchKeySet excluded;
+};
+thread_local std::vector<InferenceBlock> t_blocks;
+
+void set_keys(bool tracks_views, c10::DispatchKeySet excluded) {
+  constexpr c10::DispatchKeySet kViews(c10::DispatchKey::ADInplaceOrView);
+  const c10::impl::LocalDispatchKeySet now = c10::impl::tls_local_dispatch_key_set();
+  c10::impl::PODLocalDispatchKeySet wanted{};
+  wanted.set_included(tracks_views ? now.included_ | kViews : now.included_ - kViews);
+  wanted.set_excluded((now.excluded_ - c10::autograd_dispatch_keyset) | excluded);
+  c10::impl::_force_tls_local_dispatch_key_set(wanted);
+}
+
+void close_blocks(size_t left) {
+  if (t_blocks.size() <= left) return;
+  const InferenceBlock before = t_blocks[left];
+  t_blocks.resize(left, before);
+  c10::AutogradState::set_tls_state(before.autograd);
+  set_keys(before.tracks_views, before.excluded);
+}
+
+}  // namespace
+
+void enter_inference_mode(bool enabled) {
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  t_blocks.push_back({c10::AutogradState::get_tls_state(), keys.included_.has(c10::DispatchKey::ADInplaceOrView),
+                      keys.excluded_ & c10::autograd_dispatch_keyset});
+  c10::AutogradState::set_tls_state(c10::AutogradState(/*grad_mode=*/!enabled, /*inference_mode=*/enabled,
+                                                       /*fw_grad_mode=*/!enabled,
+                                                       /*multithreading_enabled=*/!enabled));
+  set_keys(!enabled, enabled ? c10::autograd_dispatch_keyset : c10::DispatchKeySet());
+}
+
+void leave_inference_mode() {
+  if (!t_blocks.empty()) close_blocks(t_blocks.size() - 1);
+}
 
 TorchModes TorchModes::current() {
   TorchModes modes;
@@ -13,12 +58,14 @@ TorchModes TorchModes::current() {
   modes.cache = autocast::is_autocast_cache_enabled();
   modes.nesting = autocast::increment_nesting() - 1;
   autocast::decrement_nesting();
+  modes.inference_blocks = t_blocks.size();
   modes.breaks = guards::break_policy();
   return modes;
 }
 
 void TorchModes::apply() const {
   if (*this == current()) return;
+  close_blocks(inference_blocks);
   guards::break_policy() = breaks;
   c10::GradMode::set_enabled(ambient.grad_mode);
   autocast::set_autocast_enabled(at::kCPU, ambient.autocast_cpu);

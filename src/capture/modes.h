@@ -1,4 +1,5 @@
-// The thread-local state that captured code may change: torch's grad mode and autocast, our error_on_graph_break().
+// The thread-local state that captured code may change: torch's grad mode, inference mode and autocast, our
+// error_on_graph_break().
 #pragma once
 
 #include "aot/trace.h"
@@ -8,13 +9,20 @@ namespace firesteel::capture {
 
 struct TorchModes {
   AmbientState ambient;
-  bool cache = true;  // of autocast
-  int nesting = 0;    // of autocast blocks
+  bool cache = true;            // of autocast
+  int nesting = 0;              // of autocast blocks
+  size_t inference_blocks = 0;  // that enter_inference_mode() has opened
   guards::BreakPolicy breaks = guards::BreakPolicy::Unsaid;
 
   static TorchModes current();
+  // Blocks of inference mode are only closed, never opened again.
   void apply() const;
   friend bool operator==(const TorchModes&, const TorchModes&) = default;
 };
+
+// `with torch.inference_mode(enabled)` as two calls. Unlike c10::InferenceMode, what they undo is found on the thread
+// and not in an object that could die at the wrong time.
+void enter_inference_mode(bool enabled);
+void leave_inference_mode();
 
 }  // namespace firesteel::capture

@@ -115,6 +115,8 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   const bool sees_writes = !runs_python_again && !fs_has_other_threads(PyThreadState_Get());
   if (const std::string written = sees_writes ? std::string() : state.pending(journal); !written.empty())
     stop(BreakReason::Write, fmt::format("the compiled code {}, which `{}` could read: it", written, name));
+  if (!written_gradients.empty())
+    stop(BreakReason::Autograd, fmt::format("`.grad` was set, and `{}` could read it", name));
   PyRef result;
   {
     Journal::Hidden hidden(journal);

@@ -1,4 +1,6 @@
 // Reading what existed before the call: every value is guarded where it was found, real tensors become stand-ins.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "aot/trace.h"
@@ -377,6 +379,12 @@ PyRef Capture::consult_deep(PyObject* value) {
 
 bool Capture::is_stand_in(PyObject* tensor) const {
   return is_traced_tensor(python::unpack(tensor)) && values_.count(impl_of(tensor)) != 0;
+}
+
+bool Capture::shares_memory(PyObject* tensor) const {
+  const at::Tensor& asked = python::unpack(tensor);
+  return std::any_of(fakes_.begin(), fakes_.end(),
+                     [&](const auto& known) { return python::unpack(known.second.get()).is_alias_of(asked); });
 }
 
 PyObject* Capture::real_of(PyObject* tensor) const {

@@ -204,6 +204,9 @@ void Cook::apply_writes() {
         PyCell_SET(target, Py_XNewRef(value));
         break;
       }
+      case WriteKind::SetGrad:
+        check(PyObject_SetAttrString(target, "grad", value) == 0);
+        break;
       case WriteKind::SetSlot: {
         PyRef old = PyRef::steal(slot_at(target, write.offset));
         slot_at(target, write.offset) = Py_XNewRef(value);

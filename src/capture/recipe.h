@@ -61,6 +61,7 @@ struct Recipe {
   X(Append, "the value to a list or deque")          \
   X(Refill, "a container with what the value holds") \
   X(SetCell, "a cell to the value")                  \
+  X(SetGrad, "a tensor's gradient to the value")     \
   X(SetSlot, "a slot to the value; `offset` is its place")
 
 enum class WriteKind : uint8_t {

@@ -289,10 +289,7 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
   if (PyGen_Check(value) || steps_a_dict) throw NoRecipe{PyRef::borrow(value), type->tp_name};
   if (PyIter_Check(value) && is_c_class(type)) return reduced(value);
   if (std::string_view(type->tp_name) == "functools.partial") return reduced(value);
-  if (is_python_class(type)) {
-    if (is_nn_module(value)) throw NoRecipe{PyRef::borrow(value), "a module"};
-    return instance(value);
-  }
+  if (is_python_class(type)) return instance(value);
   throw NoRecipe{PyRef::borrow(value), type->tp_name};
 }
 
@@ -407,6 +404,8 @@ void RecipeMaker::add_writes() {
       book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::Set, nullptr, std::move(items))});
     }
   }
+  for (const auto& [tensor, gradient] : capture_.written_gradients)
+    book_.writes.push_back({WriteKind::SetGrad, load(capture_.need_source(tensor.get())), {}, of(gradient.get())});
 }
 
 }  // namespace firesteel::capture

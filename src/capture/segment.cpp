@@ -11,10 +11,12 @@
 #include "capture/callables.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
+#include "capture/inference_mode.h"
 #include "capture/marks.h"
 #include "capture/opaque_state.h"
 #include "capture/oracle.h"
 #include "capture/recipe_maker.h"
+#include "capture/result_kinds.h"
 #include "compiler.h"
 #include "python/errors.h"
 #include "python/no_collection.h"
@@ -238,6 +240,7 @@ class Attempt {
     segment = std::make_shared<Segment>();
     RecipeMaker maker(capture, segment->book);
     try {
+      if (!capture.inference_blocks.empty()) throw NoRecipe{capture.inference_blocks[0], "a block of inference mode"};
       if (ending == Ending::Returned) {
         segment->kind = SegmentKind::Return;
         result_ = interpreter.take_result();
@@ -265,6 +268,7 @@ class Attempt {
     FunctionResult returned;
     for (const PyRef& tensor : maker.tensors()) {
       capture.graph.outputs.emplace_back(capture.value_of(tensor.get()));
+      result_kinds.push_back(kind_of_result(tensor.get()));
       returned.tensors.push_back(python::unpack(tensor.get()));
     }
     returned.tree = Tree::tuple_of_leaves(returned.tensors.size());
@@ -295,6 +299,7 @@ class Attempt {
   Capture capture;
   std::shared_ptr<Segment> segment;
   FailedBackward backward;
+  std::vector<ResultKind> result_kinds;
   long no_recipe_birth = -2;  // -2: nothing was missing; -1: it is not known when it was made
 };
 
@@ -432,11 +437,14 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
     std::vector<int32_t> captured = captured_slots(*executable, capture, *segment.guards);
     executable->let_go(guarded_captures(capture));
     segment.runner = make_aot_runner(std::move(*executable), std::move(slots), std::move(captured));
+    segment.runner = with_result_kinds(std::move(segment.runner), std::move(attempt.result_kinds));
   } else if (!empty && backend.kind == Backend::Callable && !capture.graph.nodes.empty()) {
     segment.runner = make_callable_runner(capture.graph.clone(), std::move(slots), backend.compiler);
   } else if (!empty) {
     segment.runner = make_eager_runner(capture.graph, std::move(slots), segment.holdings);
   }
+  if (segment.runner && capture.switches_modes && !backend.runs_aten())
+    segment.runner = make_mode_keeping_runner(std::move(segment.runner));
   segment.graph_text = capture.graph.str();
 }
 

@@ -6,6 +6,7 @@
 
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/tensor_history.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -111,11 +112,7 @@ void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObjec
     python::check(PyObject_SetAttr(object, name, value) == 0);
     return;
   }
-  if (python::is_tensor(object)) {
-    // `module.to(dtype)` assigns what it got, also where that is the parameter itself.
-    if (value == object && python::text_of(name) == "data") return;
-    capture.stop(BreakReason::Write, fmt::format("setting or deleting `.{}` of a tensor", python::text_of(name)));
-  }
+  if (python::is_tensor(object)) return store_tensor_attribute(capture, object, name, value);
   if (PyModule_CheckExact(object)) {
     PyObject* dict = PyModule_GetDict(object);
     // One that was never initialized, or another class: no entry of its dict.

@@ -17,6 +17,9 @@ PyRef gradient(Capture& capture, PyObject* tensor, PyObject* name) {
   const Source* source = real ? capture.source_of(real) : nullptr;
   if (!source || !python::unpack(real).is_leaf())
     capture.stop(BreakReason::Attribute, fmt::format("`.{}` of a {}", python::text_of(name), Py_TYPE(tensor)->tp_name));
+  for (const auto& [written, value] : capture.written_gradients) {
+    if (written.get() == real) return value;
+  }
   PyRef found = PyRef::borrow(guards::follow(AccessKind::Grad, real, nullptr, 0));
   return capture.admit(found.get(), capture.sources.step(source, AccessKind::Grad));
 }
@@ -24,7 +27,14 @@ PyRef gradient(Capture& capture, PyObject* tensor, PyObject* name) {
 }  // namespace
 
 PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
-  if (python::text_of(name) == "grad") return gradient(capture, tensor, name);
+  const std::string_view text = python::text_of(name);
+  if (text == "grad") return gradient(capture, tensor, name);
+  if (text == "is_leaf") return checked(PyBool_FromLong(python::unpack(tensor).is_leaf()));
+  if (text == "grad_fn") {
+    const at::Tensor& asked = python::unpack(tensor);
+    if (!asked.requires_grad() || !asked.grad_fn()) return PyRef::borrow(Py_None);
+    capture.stop(BreakReason::Autograd, "`.grad_fn` of a tensor with a history is read");
+  }
   switch (tensor_attribute_kind(name)) {
     case TensorAttribute::Constant:
       return checked(PyObject_GetAttr(tensor, name));

@@ -201,6 +201,7 @@ PyRef Capture::effect_call(PyObject* callable, const std::string& name, const Ca
   settle_deep(named.get());
   Suspended suspended(*this);
   PyRef result = python::checked(PyObject_Call(callable, given.get(), named.get()));
+  switches_modes = true;
   record(callable, name, given.get(), named.get(), result.get(), {.always = true});
   return result;
 }

@@ -25,53 +25,48 @@ constexpr auto kMethods = std::to_array<const char*>(
     {"stride", "is_contiguous", "element_size", "numel", "nelement", "dim", "ndimension", "get_device", "size",
      "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided", "as_strided", "zero_", "fill_"});
 
-struct Forbidden {
-  const char* name;
-  const char* why;
-};
 // Methods that read data, reach behind the dispatcher, or leave something behind on a tensor.
-constexpr auto kForbidden = std::to_array<Forbidden>({
-    {"item", "reads a tensor's data"},
-    {"tolist", "reads a tensor's data"},
-    {"numpy", "reads a tensor's data"},
-    {"__array__", "reads a tensor's data"},
-    {"__bool__", "reads a tensor's data"},
-    {"__int__", "reads a tensor's data"},
-    {"__float__", "reads a tensor's data"},
-    {"__index__", "reads a tensor's data"},
-    {"__complex__", "reads a tensor's data"},
-    {"__contains__", "reads a tensor's data"},
-    {"__repr__", "reads a tensor's data"},
-    {"__format__", "reads a tensor's data"},
-    {"is_conj", "asks for what a stand-in does not have"},
-    {"is_neg", "asks for what a stand-in does not have"},
-    {"is_inference", "asks for what a stand-in does not have"},
-    {"data_ptr", "reads a tensor's address"},
-    {"storage", "reaches a tensor's memory"},
-    {"untyped_storage", "reaches a tensor's memory"},
-    {"storage_offset", "reaches a tensor's memory"},
-    {"__dlpack__", "reaches a tensor's memory"},
-    {"__deepcopy__", "copies a tensor with its history"},
-    {"__reduce_ex__", "pickles a tensor"},
-    {"__setstate__", "pickles a tensor"},
-    {"backward", "runs autograd's engine"},
-    {"register_hook", "leaves a hook on a tensor"},
-    {"register_post_accumulate_grad_hook", "leaves a hook on a tensor"},
-    {"retain_grad", "leaves a mark on a tensor"},
-    {"requires_grad_", "changes a tensor's place in autograd"},
-    {"detach_", "changes a tensor's place in autograd"},
-    {"set_", "gives a tensor other memory"},
-    {"resize_", "gives a tensor other memory"},
-    {"resize_as_", "gives a tensor other memory"},
-    {"share_memory_", "moves a tensor's memory"},
-    {"pin_memory", "moves a tensor's memory"},
-    {"apply_", "runs Python on a tensor's data"},
-    {"map_", "runs Python on a tensor's data"},
-    {"map2_", "runs Python on a tensor's data"},
-    {"new", "makes a tensor of unknown content"},
-    {"from_numpy", "reaches an array's memory"},
-    {"frombuffer", "reaches a buffer's memory"},
-    {"from_file", "reads a file"},
+constexpr auto kForbidden = std::to_array<ForbiddenLeaf>({
+    {"item", "reads a tensor's data", BreakReason::DataDependent},
+    {"tolist", "reads a tensor's data", BreakReason::DataDependent},
+    {"numpy", "reads a tensor's data", BreakReason::DataDependent},
+    {"__array__", "reads a tensor's data", BreakReason::DataDependent},
+    {"__bool__", "reads a tensor's data", BreakReason::DataDependent},
+    {"__int__", "reads a tensor's data", BreakReason::DataDependent},
+    {"__float__", "reads a tensor's data", BreakReason::DataDependent},
+    {"__index__", "reads a tensor's data", BreakReason::DataDependent},
+    {"__complex__", "reads a tensor's data", BreakReason::DataDependent},
+    {"__contains__", "reads a tensor's data", BreakReason::DataDependent},
+    {"__repr__", "reads a tensor's data", BreakReason::DataDependent},
+    {"__format__", "reads a tensor's data", BreakReason::DataDependent},
+    {"is_conj", "asks for what a stand-in does not have", BreakReason::CFunction},
+    {"is_neg", "asks for what a stand-in does not have", BreakReason::CFunction},
+    {"data_ptr", "reads a tensor's address", BreakReason::CFunction},
+    {"storage", "reaches a tensor's memory", BreakReason::CFunction},
+    {"untyped_storage", "reaches a tensor's memory", BreakReason::CFunction},
+    {"storage_offset", "reaches a tensor's memory", BreakReason::CFunction},
+    {"__dlpack__", "reaches a tensor's memory", BreakReason::CFunction},
+    {"__deepcopy__", "copies a tensor with its history", BreakReason::CFunction},
+    {"__reduce_ex__", "pickles a tensor", BreakReason::CFunction},
+    {"__setstate__", "pickles a tensor", BreakReason::CFunction},
+    {"backward", "runs autograd's engine", BreakReason::Autograd},
+    {"register_hook", "leaves a hook on a tensor", BreakReason::Autograd},
+    {"register_post_accumulate_grad_hook", "leaves a hook on a tensor", BreakReason::Autograd},
+    {"retain_grad", "leaves a mark on a tensor", BreakReason::Autograd},
+    {"requires_grad_", "changes a tensor's place in autograd", BreakReason::Autograd},
+    {"detach_", "changes a tensor's place in autograd", BreakReason::Autograd},
+    {"set_", "gives a tensor other memory", BreakReason::CFunction},
+    {"resize_", "gives a tensor other memory", BreakReason::CFunction},
+    {"resize_as_", "gives a tensor other memory", BreakReason::CFunction},
+    {"share_memory_", "moves a tensor's memory", BreakReason::CFunction},
+    {"pin_memory", "moves a tensor's memory", BreakReason::CFunction},
+    {"apply_", "runs Python on a tensor's data", BreakReason::CFunction},
+    {"map_", "runs Python on a tensor's data", BreakReason::CFunction},
+    {"map2_", "runs Python on a tensor's data", BreakReason::CFunction},
+    {"new", "makes a tensor of unknown content", BreakReason::CFunction},
+    {"from_numpy", "reaches an array's memory", BreakReason::CFunction},
+    {"frombuffer", "reaches a buffer's memory", BreakReason::CFunction},
+    {"from_file", "reads a file", BreakReason::CFunction},
 });
 
 constexpr auto kConstantAttributes = std::to_array<std::string_view>(
@@ -81,7 +76,7 @@ constexpr auto kViewAttributes = std::to_array<std::string_view>({"T", "mT", "H"
 
 struct Leaves {
   std::unordered_map<PyObject*, std::string> names;
-  std::unordered_map<PyObject*, const char*> forbidden;
+  std::unordered_map<PyObject*, const ForbiddenLeaf*> forbidden;
   std::vector<PyRef> held;
   PyTypeObject *op_overload, *op_packet;
   PyObject *nn_functions, *variable_functions;  // torch._C._nn, and the class that holds torch's own functions
@@ -139,9 +134,9 @@ struct Leaves {
     const std::string_view own_name = python::text_of(own.get());
     if (name.empty()) name = "torch." + std::string(own_name);
     held.push_back(PyRef::borrow(function));
-    for (const Forbidden& row : kForbidden) {
+    for (const ForbiddenLeaf& row : kForbidden) {
       if (own_name == row.name) {
-        forbidden[function] = row.why;
+        forbidden[function] = &row;
         return;
       }
     }
@@ -181,7 +176,7 @@ const std::string* torch_leaf(PyObject* callable) {
   return found == leaves().names.end() ? nullptr : &found->second;
 }
 
-const char* forbidden_leaf(PyObject* callable) {
+const ForbiddenLeaf* forbidden_leaf(PyObject* callable) {
   auto found = leaves().forbidden.find(callable);
   return found == leaves().forbidden.end() ? nullptr : found->second;
 }

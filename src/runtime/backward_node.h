@@ -25,7 +25,10 @@ class BackwardNode final : public torch::autograd::Node {
   explicit BackwardNode(std::shared_ptr<const BackwardPlan> plan) : plan_(std::move(plan)) {}
 
   // `is_output`: the tensor is a result of this node; saving it plainly would make a cycle.
-  void save(const at::Tensor& tensor, bool is_output) { saved_.emplace_back(tensor, is_output); }
+  // Autograd takes no inference tensor, whose changes nobody counts: a copy is saved in its place.
+  void save(const at::Tensor& tensor, bool is_output) {
+    saved_.emplace_back(tensor.is_inference() ? tensor.clone() : tensor, is_output);
+  }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
   void release_variables() override;

@@ -92,7 +92,7 @@ struct Executable::State {
   bool needs_gradients(const std::vector<at::Tensor>& inputs) const {
     if (!has_backward || !c10::GradMode::is_enabled()) return false;
     for (int32_t index : trace.gradient_inputs) {
-      if (inputs[index].requires_grad()) return true;
+      if (index < 0 || inputs[index].requires_grad()) return true;
     }
     return false;
   }
@@ -104,12 +104,22 @@ struct Executable::State {
   std::vector<at::Tensor> finish(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
 };
 
+namespace {
+
+// A result that requires a gradient, which nobody can ask for: the tensors it would reach are gone.
+struct NoGradients final : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+  std::string name() const override { return "FiresteelNoGradients"; }
+};
+
+}  // namespace
+
 void Executable::State::attach_backward(std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const {
   auto node = make_autograd_node<BackwardNode>(backward);
   torch::autograd::edge_list edges;
   for (int32_t index : trace.gradient_inputs) {
-    edges.push_back(inputs[index].requires_grad() ? torch::autograd::impl::gradient_edge(inputs[index])
-                                                  : torch::autograd::Edge());
+    const at::Tensor& leaf = index < 0 ? outputs[~index] : inputs[index];
+    edges.push_back(leaf.requires_grad() ? torch::autograd::impl::gradient_edge(leaf) : torch::autograd::Edge());
   }
   node->set_next_edges(std::move(edges));
   for (int32_t index : trace.tangent_outputs) torch::autograd::set_history(outputs[index], node);
@@ -220,7 +230,19 @@ std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments
       BelowAutograd below;
       outputs = state_->forward.best().run(inputs);
     }
+    for (int32_t made : state_->trace.made_leaves) {
+      // The same memory may be given as a plain tensor as well.
+      const at::Tensor& leaf = outputs[made];
+      const bool shared =
+          std::count_if(outputs.begin(), outputs.end(), [&](auto& one) { return one.is_same(leaf); }) > 1;
+      if (shared) outputs[made] = leaf.detach();
+      outputs[made].set_requires_grad(true);
+    }
     if (state_->needs_gradients(inputs)) state_->attach_backward(outputs, inputs);
+    if (!state_->has_backward && c10::GradMode::is_enabled()) {
+      for (int32_t index : state_->trace.tangent_outputs)
+        torch::autograd::set_history(outputs[index], make_autograd_node<NoGradients>());
+    }
   }
   return state_->finish(outputs, inputs);
 }

@@ -181,7 +181,6 @@ def clock(x):
 
 # The most breaks a call may have.
 BREAKS = {
-    inference_mode: 3,
     module_made_inside: 2,
     parameter_made_inside: 1,
     requires_grad: 2,
@@ -259,6 +258,7 @@ def tensors_in_sets(x):
 @pytest.mark.parametrize(
     "program",
     [
+        inference_mode,
         detach_in_place,
         grad_is_read,
         data_is_read,

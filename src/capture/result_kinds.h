@@ -1,0 +1,18 @@
+// What eager gives and an ATen graph does not know: results that are inference tensors, or objects of class Parameter.
+#pragma once
+
+#include "capture/runner.h"
+
+namespace firesteel::capture {
+
+struct ResultKind {
+  bool is_inference = false, is_parameter = false;
+  bool is_plain() const { return !is_inference && !is_parameter; }
+};
+// Of a stand-in that the captured code has made.
+ResultKind kind_of_result(PyObject* stand_in);
+
+// The runner itself where all results are plain tensors.
+std::unique_ptr<Runner> with_result_kinds(std::unique_ptr<Runner> runner, std::vector<ResultKind> kinds);
+
+}  // namespace firesteel::capture
