@@ -24,6 +24,11 @@ at::Tensor bernoulli(const at::Tensor& like, double p, std::optional<at::Generat
   return laid_out_as(like).bernoulli_(p, std::move(generator));
 }
 
+// The probability is a number that changes from call to call.
+at::Tensor bernoulli_number(const at::Tensor& like, const at::Tensor& p, std::optional<at::Generator> generator) {
+  return laid_out_as(like).bernoulli_(p.item<double>(), std::move(generator));
+}
+
 at::Tensor normal(const at::Tensor& like, double mean, double std, std::optional<at::Generator> generator) {
   return laid_out_as(like).normal_(mean, std, std::move(generator));
 }
@@ -56,6 +61,8 @@ TORCH_LIBRARY_FRAGMENT(firesteel, library) {
   library.def("bernoulli(Tensor like, float p, Generator? generator=None) -> Tensor", tags);
   library.def("normal(Tensor like, float mean, float std, Generator? generator=None) -> Tensor", tags);
   library.impl("bernoulli", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(bernoulli));
+  library.def("bernoulli.number(Tensor like, Tensor p, Generator? generator=None) -> Tensor", tags);
+  library.impl("bernoulli.number", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(bernoulli_number));
   library.impl("normal", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(normal));
 }
 

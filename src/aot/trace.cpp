@@ -349,6 +349,8 @@ class Tracing {
     }
     if (roots.empty()) return;
     recorder_->phase = Phase::Backward;
+    // Called in a block of autocast; a backward runs outside of it, in the types that the forward has chosen.
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     torch::autograd::variable_list gradients;
     auto backward = [&] {
       if (runs_backward_inside(roots)) {

@@ -224,6 +224,9 @@ class Capture {
   PyRef number_input(PyObject* number);
   // The arguments with a stand-in for the number that changes; empty where there is none, or none can be.
   PyRef with_number_input(const std::string& name, PyObject* args, PyObject* kwargs);
+  // A call traced in a form that takes its changing numbers as inputs; empty where there is none (number_forms.cpp).
+  PyRef number_form(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
+  bool meets(PyObject* number, std::string_view requirement);
 
   void guard_limit(PyObject* deque, const Source* source);
   PyRef tensor_at(PyObject* real, const Source* source);

@@ -6,6 +6,8 @@
 // instead: what comes out has a source that computes it again, and a comparison is guarded by its answer.
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "aot/trace.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
@@ -181,17 +183,24 @@ PyRef Capture::original(PyObject* object) const {
 namespace {
 
 // Functions for which torch makes a tensor of a number before it does anything else: a tensor in its place gives the
-// same. Comparisons are among them where no overflow can be reported.
-bool takes_number(const std::string& name, bool& compares) {
-  static const auto* arithmetic = new std::unordered_set<std::string>{
-      "operator.add",     "operator.sub",      "operator.mul",      "operator.truediv",  "operator.iadd",
-      "operator.isub",    "operator.imul",     "operator.itruediv", "torch.add",         "torch.sub",
-      "torch.mul",        "torch.div",         "torch.Tensor.add",  "torch.Tensor.sub",  "torch.Tensor.mul",
-      "torch.Tensor.div", "torch.Tensor.add_", "torch.Tensor.sub_", "torch.Tensor.mul_", "torch.Tensor.div_"};
-  static const auto* comparisons = new std::unordered_set<std::string>{"operator.lt", "operator.le", "operator.eq",
-                                                                       "operator.ne", "operator.gt", "operator.ge"};
-  compares = comparisons->count(name) != 0;
-  return compares || arithmetic->count(name) != 0;
+// same. For some that holds for floating point alone: comparisons, which else report an overflow, and remainders, which
+// report a division by zero.
+enum class Takes { No, Any, Floats };
+Takes takes_number(const std::string& name) {
+  static const auto* table = [] {
+    auto* made = new std::unordered_map<std::string, Takes>;
+    for (const char* word : {"add", "sub", "mul", "div", "truediv", "true_divide", "multiply", "subtract", "divide"}) {
+      for (const char* form : {"operator.{}", "operator.i{}", "torch.{}", "torch.Tensor.{}", "torch.Tensor.{}_"})
+        made->emplace(fmt::format(fmt::runtime(form), word), Takes::Any);
+    }
+    for (const char* word : {"mod", "remainder", "fmod", "lt", "le", "eq", "ne", "gt", "ge"}) {
+      for (const char* form : {"operator.{}", "operator.i{}", "torch.{}", "torch.Tensor.{}"})
+        made->emplace(fmt::format(fmt::runtime(form), word), Takes::Floats);
+    }
+    return made;
+  }();
+  auto found = table->find(name);
+  return found == table->end() ? Takes::No : found->second;
 }
 
 }  // namespace
@@ -203,6 +212,7 @@ PyRef Capture::number_input(PyObject* number) {
   const bool is_float = PyFloat_CheckExact(number);
   const at::Tensor real = python::number_tensor(number);
   PyRef fake = python::wrap(number_stand_in(real));
+  python::check(PyObject_SetAttrString(fake.get(), "_is_number", Py_True) == 0);
   Value* value =
       graph.add_input(Type::scalar(is_float ? ValueKind::Float : ValueKind::Int), InputRole::Argument, "number");
   values_[python::unpack(fake.get()).unsafeGetTensorImpl()] = value;
@@ -213,14 +223,15 @@ PyRef Capture::number_input(PyObject* number) {
 }
 
 PyRef Capture::with_number_input(const std::string& name, PyObject* args, PyObject* kwargs) {
-  bool compares = false;
   const bool plain = !kwargs || PyDict_GET_SIZE(kwargs) == 0;
-  if (!open_numbers_ || !plain || PyTuple_GET_SIZE(args) != 2 || !takes_number(name, compares)) return {};
+  if (!open_numbers_ || !plain || PyTuple_GET_SIZE(args) != 2) return {};
+  const Takes takes = takes_number(name);
+  if (takes == Takes::No) return {};
   for (Py_ssize_t place : {1, 0}) {
     PyObject *number = PyTuple_GET_ITEM(args, place), *tensor = PyTuple_GET_ITEM(args, 1 - place);
     if (!is_open_number(number) || !numbers_.at(number).changes || !python::is_tensor(tensor)) continue;
     if (place == 0 && !name.starts_with("operator.")) return {};
-    if (compares && !python::unpack(tensor).is_floating_point()) return {};
+    if (takes == Takes::Floats && !python::unpack(tensor).is_floating_point()) return {};
     if (!python::number_tensor(number).defined()) return {};
     PyRef input = number_input(number);
     return checked(place == 0 ? PyTuple_Pack(2, input.get(), tensor) : PyTuple_Pack(2, tensor, input.get()));

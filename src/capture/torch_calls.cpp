@@ -175,6 +175,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
 PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs) {
   if (mark_of(callable).mark == Mark::Disallowed) stop(BreakReason::Disallowed, name);
   PyRef with_number = with_number_input(name, args.get(), kwargs.get());
+  if (PyRef result = with_number ? PyRef() : number_form(callable, name, args.get(), kwargs.get())) return result;
   PyRef given = substitute(with_number ? with_number.get() : args.get());
   PyRef named = kwargs ? substitute(kwargs.get()) : PyRef();
   settle_deep(given.get());

@@ -167,6 +167,7 @@ void prepare_tables() {
   module_getattr();
   is_nn_module(Py_None);
   is_python_class(Py_TYPE(module_getattr()));
+  checked(PyImport_ImportModule("firesteel._number_forms"));
   done = true;
 }
 

@@ -103,6 +103,7 @@ constexpr ShapeRuleEntry kRules[] = {
     {"aten::flip", preserving_first},
     {"firesteel::laid_out", laid_out},
     {"firesteel::bernoulli", laid_out_as_first},
+    {"firesteel::bernoulli.number", laid_out_as_first},
     {"firesteel::normal", laid_out_as_first},
 };
 
