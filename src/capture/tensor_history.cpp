@@ -109,6 +109,10 @@ PyRef make_parameter(Capture& capture, PyObject* callable, CallArgs& args) {
   return capture.torch_call(callable, "torch.nn.Parameter", checked(PyTuple_Pack(2, data.get(), wanted.get())));
 }
 
+PyRef leave_transform(Capture& capture, PyObject* callable, CallArgs&) {
+  capture.stop(BreakReason::Value, fmt::format("`{}` of torch.func is called", name_of(callable)));
+}
+
 PyRef leave_hook(Capture& capture, PyObject* callable, CallArgs&) {
   capture.stop(BreakReason::Write, fmt::format("`{}`", name_of(callable)));
 }

@@ -12,7 +12,12 @@ void store_tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name, 
 
 // The rule for torch.nn.Parameter, called as a class.
 PyRef make_parameter(Capture& capture, PyObject* callable, CallArgs& args);
+// The rule for torch.autograd.grad (autograd_calls.cpp).
+PyRef differentiate(Capture& capture, PyObject* callable, CallArgs& args);
 // The rule for functions that leave a hook on a module: they run as they are.
 PyRef leave_hook(Capture& capture, PyObject* callable, CallArgs& args);
+
+// The rule for the transforms of torch.func: what they are called on runs as it is.
+PyRef leave_transform(Capture& capture, PyObject* callable, CallArgs& args);
 
 }  // namespace firesteel::capture

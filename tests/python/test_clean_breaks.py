@@ -192,7 +192,6 @@ BREAKS = {
     data_is_read: 1,
     data_is_written: 1,
     backward_inside: 2,
-    grad_inside: 1,
     address: 2,
     lock: 2,
     numpy_array: 4,
@@ -259,6 +258,7 @@ def tensors_in_sets(x):
     "program",
     [
         inference_mode,
+        grad_inside,
         detach_in_place,
         grad_is_read,
         data_is_read,
