@@ -98,6 +98,17 @@ void settle_constants(Capture& capture, const Tree& tree) {
   for (const Tree& child : tree.children) settle_constants(capture, child);
 }
 
+// Objects that are no tensors and have rules of their own for torch's functions: what these do is not followed.
+void refuse_overriding(Capture& capture, PyObject* value, const std::string& name) {
+  static PyObject* method = interned("__torch_function__").release();
+  if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+      refuse_overriding(capture, PySequence_Fast_GET_ITEM(value, i), name);
+  } else if (!python::is_tensor(value) && is_python_class(Py_TYPE(value)) && _PyType_Lookup(Py_TYPE(value), method)) {
+    capture.stop(BreakReason::Argument, name);
+  }
+}
+
 // Flattening names what cannot be an argument by raising; here that only ends the capture.
 Flat flatten(Capture& capture, PyObject* nested, const std::string& name, bool guarded) {
   Flat flat;
@@ -174,6 +185,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
 
 PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs) {
   if (mark_of(callable).mark == Mark::Disallowed) stop(BreakReason::Disallowed, name);
+  refuse_overriding(*this, args.get(), name);
   PyRef with_number = with_number_input(name, args.get(), kwargs.get());
   if (PyRef result = with_number ? PyRef() : number_form(callable, name, args.get(), kwargs.get())) return result;
   PyRef given = substitute(with_number ? with_number.get() : args.get());
