@@ -82,18 +82,14 @@ Pieces::Bucket& Pieces::bucket(PyCodeObject* code, int next) {
   if (is_new && !codes_.count(code)) {
     auto held = std::make_unique<guards::Holdings>();
     held->hold(reinterpret_cast<PyObject*>(code));
-    held->on_death([self = std::weak_ptr(self_), code] {
-      if (auto pieces = self.lock()) (*pieces)->forget_code(code);
-    });
+    held->on_death(self_, [this, code] { forget_code(code); });
     codes_.emplace(code, std::move(held));
   }
   return found->second;
 }
 
-void Pieces::watch(const Segment& segment) {
-  const_cast<Segment&>(segment).holdings.on_death([self = std::weak_ptr(self_), lost = &segment] {
-    if (auto pieces = self.lock()) (*pieces)->forget(lost);
-  });
+void Pieces::watch(Segment& segment) {
+  segment.holdings.on_death(self_, [this, lost = &segment] { forget(lost); });
 }
 
 void Pieces::add(Bucket& bucket, std::shared_ptr<Segment> segment) {

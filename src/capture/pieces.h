@@ -90,14 +90,14 @@ class Pieces {
   // The same among the pieces of other regions, which this one then holds, too.
   template <class Fits>
   std::shared_ptr<Segment> borrow(const Place& place, Bucket& bucket, const Fits& fits);
-  void watch(const Segment& segment);
+  void watch(Segment& segment);
   // An object that a piece looked at is gone: so is the piece.
   void forget(const Segment* segment);
   // A function's code is gone, and all of its pieces.
   void forget_code(PyCodeObject* code);
 
   PieceMaking making_;
-  std::shared_ptr<Pieces*> self_ = std::make_shared<Pieces*>(this);  // for those who may outlive it
+  std::shared_ptr<const bool> self_ = std::make_shared<bool>(true);  // lives as long as this, for listeners
   std::unordered_map<Place, Bucket, Hash> buckets_;
   std::unordered_map<PyCodeObject*, std::unique_ptr<guards::Holdings>> codes_;  // of the places
 };

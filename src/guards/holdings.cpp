@@ -88,9 +88,16 @@ bool Holdings::has_lost(PyObject* object) const {
   return found != weak_.end() && PyWeakref_GET_OBJECT(found->second.get()) == Py_None;
 }
 
+void Holdings::on_death(std::weak_ptr<const void> listener, std::function<void()> action) {
+  std::erase_if(on_death_, [](const auto& known) { return known.first.expired(); });
+  on_death_.emplace_back(std::move(listener), std::move(action));
+}
+
 void Holdings::died() {
   if (std::exchange(dead_, true)) return;
-  for (const auto& action : std::exchange(on_death_, {})) action();
+  for (const auto& [listener, action] : std::exchange(on_death_, {})) {
+    if (!listener.expired()) action();
+  }
 }
 
 std::vector<PyRef> Holdings::pin_all() const {

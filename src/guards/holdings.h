@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -32,8 +33,8 @@ class Holdings {
   bool dead() const { return dead_; }
   // Of an object that is held weakly: it is the one that died.
   bool has_lost(PyObject* object) const;
-  // Called once, when the first of the objects dies; may destroy this. Each action that was given is called.
-  void on_death(std::function<void()> action) { on_death_.push_back(std::move(action)); }
+  // Called once, when the first of the objects dies, for each listener that still lives; may destroy this.
+  void on_death(std::weak_ptr<const void> listener, std::function<void()> action);
 
   // All that is held, for a stretch of Python code; empty when dead.
   std::vector<PyRef> pin_all() const;
@@ -47,7 +48,7 @@ class Holdings {
   std::unordered_map<PyObject*, PyRef> weak_;  // object → the weak reference
   std::vector<PyRef> kept_;
   PyRef notice_;  // what the weak references call
-  std::vector<std::function<void()>> on_death_;
+  std::vector<std::pair<std::weak_ptr<const void>, std::function<void()>>> on_death_;
   bool dead_ = false;
 };
 

@@ -48,7 +48,7 @@ class MinCut {
   Choice solve();
 
  private:
-  enum : int32_t { kSource, kSink, kFirstFree };
+  static constexpr int32_t kSource = 0, kSink = 1, kFirstFree = 2;
   struct Link {
     int32_t from, to;
     int64_t capacity;

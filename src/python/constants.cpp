@@ -1,8 +1,8 @@
 // Which Python values count as constants, and when two of them are the same.
 #include "python/constants.h"
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "python/errors.h"
@@ -45,7 +45,9 @@ PyRef slice_parts(PyObject* object) {
   return checked(PyTuple_Pack(3, slice->start, slice->stop, slice->step));
 }
 
-bool same_bits(double a, double b) { return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof a) == 0; }
+bool same_bits(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
 
 }  // namespace
 

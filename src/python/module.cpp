@@ -36,7 +36,7 @@ bool take_flag(PyObject* kwargs, const char* name) {
 }
 
 // The function comes first and `grad` and `native` are taken out, so that everything else can be the function's own.
-GraphObject trace_function(nb::args positional, nb::kwargs named) {
+GraphObject trace_function(const nb::args& positional, const nb::kwargs& named) {
   if (positional.size() == 0) throw nb::type_error("trace() needs the function to trace as its first argument");
   PyRef function = PyRef::borrow(positional[0].ptr());
   if (!PyCallable_Check(function.get())) {

@@ -31,8 +31,8 @@ bool take_sequence(PyObject* object, Parts& parts, std::string&) {
   return true;
 }
 
-PyRef build_list(PyObject*, PyObject*, PyRef children) { return checked(PySequence_List(children.get())); }
-PyRef build_tuple(PyObject*, PyObject*, PyRef children) { return children; }
+PyRef build_list(PyObject*, PyObject*, const PyRef& children) { return checked(PySequence_List(children.get())); }
+PyRef build_tuple(PyObject*, PyObject*, const PyRef& children) { return children; }
 
 // Dicts: the context is the tuple of keys; for a defaultdict the factory comes first.
 bool take_dict(PyObject* object, Parts& parts, std::string&) {
@@ -53,13 +53,13 @@ void fill(PyObject* dict, PyObject* keys, Py_ssize_t first_key, PyObject* childr
   }
 }
 
-PyRef build_dict(PyObject*, PyObject* keys, PyRef children) {
+PyRef build_dict(PyObject*, PyObject* keys, const PyRef& children) {
   PyRef dict = checked(PyDict_New());
   fill(dict.get(), keys, 0, children.get());
   return dict;
 }
 
-PyRef build_ordered_dict(PyObject* type, PyObject* keys, PyRef children) {
+PyRef build_ordered_dict(PyObject* type, PyObject* keys, const PyRef& children) {
   PyRef dict = checked(PyObject_CallNoArgs(type));
   fill(dict.get(), keys, 0, children.get());
   return dict;
@@ -77,7 +77,7 @@ std::string default_dict_step(PyObject*, PyObject* context, size_t index) {
   return key_step(PyTuple_GET_ITEM(context, static_cast<Py_ssize_t>(index) + 1));
 }
 
-PyRef build_default_dict(PyObject* type, PyObject* context, PyRef children) {
+PyRef build_default_dict(PyObject* type, PyObject* context, const PyRef& children) {
   PyRef dict = checked(PyObject_CallOneArg(type, PyTuple_GET_ITEM(context, 0)));
   fill(dict.get(), context, 1, children.get());
   return dict;
@@ -89,12 +89,12 @@ bool take_deque(PyObject* object, Parts& parts, std::string&) {
   return true;
 }
 
-PyRef build_deque(PyObject* type, PyObject* limit, PyRef children) {
+PyRef build_deque(PyObject* type, PyObject* limit, const PyRef& children) {
   return checked(PyObject_CallFunctionObjArgs(type, children.get(), limit, nullptr));
 }
 
 // `_make` does not go through a constructor the class may have changed.
-PyRef build_named_tuple(PyObject* type, PyObject*, PyRef children) {
+PyRef build_named_tuple(PyObject* type, PyObject*, const PyRef& children) {
   return checked(PyObject_CallMethod(type, "_make", "(O)", children.get()));
 }
 
@@ -107,7 +107,7 @@ std::string structseq_step(PyObject* object, PyObject*, size_t index) {
   return fmt::format(".{}", text_of(PyTuple_GET_ITEM(names.get(), static_cast<Py_ssize_t>(index))));
 }
 
-PyRef build_structseq(PyObject* type, PyObject*, PyRef children) {
+PyRef build_structseq(PyObject* type, PyObject*, const PyRef& children) {
   return checked(PyObject_CallOneArg(type, children.get()));
 }
 
@@ -160,7 +160,7 @@ std::string registered_step(PyObject* object, PyObject*, size_t index) {
   return text ? std::string(text_of(text.get())) : fmt::format("[{}]", index);
 }
 
-PyRef build_registered(PyObject* type, PyObject* context, PyRef children) {
+PyRef build_registered(PyObject* type, PyObject* context, const PyRef& children) {
   PyRef definition = registered(type);
   FS_REQUIRE(definition, TraceError, "{} is no longer registered with torch.utils._pytree",
              reinterpret_cast<PyTypeObject*>(type)->tp_name);

@@ -21,7 +21,7 @@ struct NodeKind {
   TreeKind tree;
   // Null result with no Python error set: `take_apart` found the object broken and filled `problem`.
   bool (*take_apart)(PyObject* object, Parts& parts, std::string& problem);
-  PyRef (*build)(PyObject* type, PyObject* context, PyRef children);  // children: a tuple
+  PyRef (*build)(PyObject* type, PyObject* context, const PyRef& children);  // children: a tuple
   std::string (*step)(PyObject* object, PyObject* context, size_t index);
 };
 

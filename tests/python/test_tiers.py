@@ -25,6 +25,7 @@ def in_the_background(monkeypatch):
     monkeypatch.delenv("FIRESTEEL_WAIT")
     _C._forget_kernels()
     firesteel.reset_native_counters()
+    firesteel.reset_counters()
     _C._hold_background_compiler(True)
     yield
     let_go()
