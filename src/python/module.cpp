@@ -83,6 +83,7 @@ nb::dict native_counts() {
   result["idle_bytes"] = pool.idle_bytes;
   result["native_ops"] = runs.native_ops;
   result["aten_ops"] = runs.aten_ops;
+  result["onednn_matmuls"] = runs.onednn_matmuls;
   return result;
 }
 

@@ -72,6 +72,7 @@ void Program::add_call(const Node& node) {
   }
   instructions_.push_back(std::move(instruction));
   ++each_run_.aten_ops;
+  if (node.op.aten->operator_name().name.starts_with("mkldnn::_linear")) ++each_run_.onednn_matmuls;
 }
 
 std::shared_ptr<KernelCall> Program::add_kernel(const FusedGroup& group) {

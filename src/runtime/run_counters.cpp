@@ -6,19 +6,20 @@
 namespace firesteel {
 namespace {
 
-std::atomic<uint64_t> g_native_ops{0}, g_aten_ops{0}, g_kernels{0};
+std::atomic<uint64_t> g_native_ops{0}, g_aten_ops{0}, g_kernels{0}, g_onednn_matmuls{0};
 
 }  // namespace
 
-RunCounters run_counters() { return {g_native_ops, g_aten_ops, g_kernels}; }
+RunCounters run_counters() { return {g_native_ops, g_aten_ops, g_kernels, g_onednn_matmuls}; }
 
-void reset_run_counters() { g_native_ops = g_aten_ops = g_kernels = 0; }
+void reset_run_counters() { g_native_ops = g_aten_ops = g_kernels = g_onednn_matmuls = 0; }
 
 void count_run(const RunCounters& run) {
   constexpr auto order = std::memory_order_relaxed;
   g_native_ops.fetch_add(run.native_ops, order);
   g_aten_ops.fetch_add(run.aten_ops, order);
   g_kernels.fetch_add(run.kernels, order);
+  g_onednn_matmuls.fetch_add(run.onednn_matmuls, order);
 }
 
 }  // namespace firesteel

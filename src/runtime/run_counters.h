@@ -9,9 +9,10 @@
 namespace firesteel {
 
 struct RunCounters {
-  uint64_t native_ops = 0;  // operators that ran inside kernels
-  uint64_t aten_ops = 0;    // operators called one by one, views included
-  uint64_t kernels = 0;     // kernels called
+  uint64_t native_ops = 0;      // operators that ran inside kernels
+  uint64_t aten_ops = 0;        // operators called one by one, views included
+  uint64_t kernels = 0;         // kernels called
+  uint64_t onednn_matmuls = 0;  // of those by ATen, products given to oneDNN
 };
 FIRESTEEL_API RunCounters run_counters();
 FIRESTEEL_API void reset_run_counters();

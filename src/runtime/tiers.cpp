@@ -7,6 +7,8 @@
 
 #include <ATen/Context.h>
 
+#include "fuse/matmul_choice.h"
+
 namespace firesteel {
 
 NativeCode native_code(bool wait) {
@@ -17,18 +19,20 @@ NativeCode native_code(bool wait) {
 
 TieredProgram::TieredProgram(const Graph& graph, NativeCode native) : aten_(graph) {
   if (native == NativeCode::None || !can_compile_kernels()) return;
+  Graph chosen = graph.clone();
+  const bool changed = choose_matmuls(chosen);
   if (native == NativeCode::AtOnce) {
     ProgramOptions options;
     options.native = true;
-    native_.emplace(graph, options);
+    native_.emplace(chosen, options);
     state_ = State::Native;
     return;
   }
-  const std::vector<FusedGroup> groups = fuse(graph);
-  if (groups.empty()) return;
+  const std::vector<FusedGroup> groups = fuse(chosen);
+  if (groups.empty() && !changed) return;
   std::vector<LoopKernel> kernels;
   for (const FusedGroup& group : groups) kernels.push_back(group.kernel);
-  native_.emplace(graph, groups);
+  native_.emplace(chosen, groups);
   job_ = compile_in_background(std::move(kernels));
   state_ = State::Waiting;
 }
