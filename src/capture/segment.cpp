@@ -210,7 +210,8 @@ class Attempt {
     return describe(interpreter, ending, kept);
   }
 
-  // `*args` and `**kwargs` are made anew at every call; what they hold are arguments.
+  // `*args` and `**kwargs` are made anew at every call; what they hold are arguments. The frame keeps its own dict, for
+  // the next attempt or a run as it is: what is made during a capture may be changed without a trace.
   PyRef collect_rest(PyObject* container, const Parameter& parameter) {
     Oracle::allow(container);
     PyRef values = python::checked(PyTuple_Check(container) ? PySequence_List(container) : PyDict_Values(container));
@@ -225,7 +226,7 @@ class Attempt {
       numbers = numbers || read.get() != value;
       PyList_SetItem(values.get(), static_cast<Py_ssize_t>(i), read.release());
     }
-    if (!numbers) return PyRef::borrow(container);
+    if (PyTuple_Check(container) && !numbers) return PyRef::borrow(container);
     if (PyTuple_Check(container)) return capture.made(python::checked(PyList_AsTuple(values.get())));
     PyRef copy = python::checked(PyDict_Copy(container));
     Py_ssize_t position = 0;

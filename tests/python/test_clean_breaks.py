@@ -341,3 +341,35 @@ def test_a_generator_runs_as_it_is(backend):
     assert firesteel.counters()["fallbacks"] == {"FS-GENERATOR": 1}
     with pytest.raises(firesteel.GraphBreakError, match="FS-GENERATOR"):
         firesteel.compile(parts, backend=backend, fullgraph=True)(torch.ones(2))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("given", [{"flag": None, "mode": "s"}, {"flag": 3, "other": 1.5}, {}])
+def test_keyword_arguments_are_whole_after_an_attempt(given, backend):
+    def function(x, **kwargs):
+        flag = kwargs.pop("flag", "none")
+        kwargs["added"] = "yes"
+        y = x.sin()
+        print(end="")  # breaks: what was captured before is captured once more, up to here
+        return y, flag, sorted(kwargs)
+
+    def fails(x, **kwargs):
+        kwargs.pop("flag", None)
+        kwargs["added"] = "yes"
+        return x.view(1000)
+
+    def tells(x, **kwargs):
+        try:
+            return fails(x, **kwargs)
+        except RuntimeError as error:
+            return str(error), sorted(kwargs)
+
+    compiled, failing, telling = (firesteel.compile(f, backend=backend) for f in (function, fails, tells))
+    for _ in range(3):
+        x = torch.randn(3)
+        found, expected = compiled(x, **given), function(x, **given)
+        torch.testing.assert_close(found[0], expected[0])
+        assert found[1:] == expected[1:]
+        with pytest.raises(RuntimeError, match="invalid for input"):
+            failing(x, **given)
+        assert telling(x, **given) == tells(x, **given)
