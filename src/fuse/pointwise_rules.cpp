@@ -84,6 +84,50 @@ Result masked_fill(B& b) {
   return b.op(LoopOp::Select, b.raw(1), b.in(2), b.in(0));
 }
 
+bool is_full_width(B& b) { return b.out() == Element::F32 || b.out() == Element::F64; }
+
+// self + value·a·b and self + value·a/b, as optimizers have them. Half-width floats are rounded in between, or not.
+template <LoopOp op>
+Result add_scaled(B& b) {
+  if (!is_full_width(b)) return std::nullopt;
+  ExprId scaled = b.in(1);
+  if (b.scalar(3).toDouble() != 1) scaled = b.op(LoopOp::Mul, b.rounded_constant(b.scalar(3)), scaled);
+  if (op == LoopOp::Mul) return b.op(LoopOp::Fma, scaled, b.in(2), b.in(0));
+  return b.op(LoopOp::Add, b.in(0), b.op(LoopOp::Div, scaled, b.in(2)));
+}
+
+// From the nearer end.
+Result lerp_by_number(B& b) {
+  if (!is_full_width(b)) return std::nullopt;
+  const double weight = b.scalar(2).toDouble();
+  ExprId distance = b.op(LoopOp::Sub, b.in(1), b.in(0));
+  if (std::abs(weight) < 0.5) return b.op(LoopOp::Fma, b.rounded_constant(weight), distance, b.in(0));
+  ExprId rest = b.op(LoopOp::Sub, b.constant(1), b.rounded_constant(weight));
+  return b.op(LoopOp::Fma, b.op(LoopOp::Neg, distance), rest, b.in(1));
+}
+
+Result leaky_relu(B& b) {
+  if (!is_full_width(b)) return std::nullopt;
+  ExprId x = b.in(0), scaled = b.op(LoopOp::Mul, x, b.rounded_constant(b.scalar(1)));
+  return b.op(LoopOp::Select, b.op(LoopOp::Gt, x, b.constant(0)), x, scaled);
+}
+
+Result leaky_relu_backward(B& b) {
+  if (!is_full_width(b)) return std::nullopt;
+  ExprId grad = b.in(0), scaled = b.op(LoopOp::Mul, grad, b.rounded_constant(b.scalar(2)));
+  return b.op(LoopOp::Select, b.op(LoopOp::Gt, b.in(1), b.constant(0)), grad, scaled);
+}
+
+Result mse_loss_backward(B& b) {
+  if (!is_full_width(b)) return std::nullopt;
+  constexpr int64_t kMean = 1;
+  double points = 1;
+  for (const Dim& size : b.node().args[1].value->type.sizes) points *= static_cast<double>(size.number());
+  ExprId factor = b.constant(b.integer(3) == kMean ? 2 / points : 2);
+  ExprId distance = b.op(LoopOp::Sub, b.in(1), b.in(2));
+  return b.op(LoopOp::Mul, b.op(LoopOp::Mul, factor, distance), b.in(0));
+}
+
 // Comparisons with NaN are false, so NaN comes through.
 ExprId at_least(B& b, ExprId x, ExprId bound) { return b.op(LoopOp::Select, b.op(LoopOp::Lt, x, bound), bound, x); }
 ExprId at_most(B& b, ExprId x, ExprId bound) { return b.op(LoopOp::Select, b.op(LoopOp::Gt, x, bound), bound, x); }
@@ -250,6 +294,9 @@ using Rule = Result (*)(B&);
   X("aten.rsqrt", rsqrt)                         X("aten.reciprocal", reciprocal)                         \
   X("aten.pow.Tensor_Scalar", pow)               X("aten.where.self", where)                              \
   X("aten.masked_fill.Scalar", masked_fill)      X("aten.masked_fill.Tensor", masked_fill)               \
+  X("aten.addcmul", add_scaled<LoopOp::Mul>)     X("aten.addcdiv", add_scaled<LoopOp::Div>)              \
+  X("aten.lerp.Scalar", lerp_by_number)          X("aten.mse_loss_backward", mse_loss_backward)          \
+  X("aten.leaky_relu", leaky_relu)               X("aten.leaky_relu_backward", leaky_relu_backward)      \
   X("aten.maximum", binary<LoopOp::Max>)         X("aten.minimum", binary<LoopOp::Min>)                   \
   X("aten.clamp", (clamp<1, 2>))                 X("aten.hardtanh", (clamp<1, 2>))                        \
   X("aten.clamp_min", (clamp<1, 0>))             X("aten.clamp_max", (clamp<0, 1>))                       \

@@ -87,6 +87,22 @@ RowResults logsumexp(B& b, int64_t) {
   return {{b.op(LoopOp::Add, b.op(LoopOp::Log, sum), finite)}};
 }
 
+// self (0), target (1), reduction (2): the mean or the sum of all squares.
+RowResults mse_loss(B& b, int64_t length) {
+  constexpr int64_t kMean = 1;
+  if (b.out() != Element::F32 && b.out() != Element::F64) return std::nullopt;
+  ExprId distance = b.op(LoopOp::Sub, b.in(0), b.in(1)), square = b.op(LoopOp::Mul, distance, distance);
+  return {{b.integer(2) == kMean ? mean_of(b, square, length) : b.op(LoopOp::RowSum, square)}};
+}
+
+std::optional<std::vector<bool>> mse_loss_dims(const Node& node, size_t rank) {
+  const bool reduces = node.args[2].kind == Arg::Kind::Const && node.args[2].constant.toInt() != 0;
+  return reduces && node.args[1].kind == Arg::Kind::Value &&
+                 node.args[0].value->type.sizes == node.args[1].value->type.sizes
+             ? all_dims(node, rank)
+             : std::nullopt;
+}
+
 RowResults vector_norm(B& b, int64_t) {
   if (!is_float(element_in(b)) || !is_float(b.out()) || !widens(element_in(b), b.out()) || !b.is_constant(1))
     return std::nullopt;
@@ -147,6 +163,7 @@ const RowRules& reduction_rules() {
       {"aten.std.correction", {0, dims_by_name, std_dev}},
       {"aten.var_mean.correction", {0, dims_by_name, var_mean}},
       {"aten.logsumexp", {0, dims_by_name, logsumexp}},
+      {"aten.mse_loss", {0, mse_loss_dims, mse_loss}},
       {"aten.linalg_vector_norm", {0, dims_by_name, vector_norm}},
   };
   return rules;

@@ -142,6 +142,10 @@ void Executable::State::apply_writes(bool metadata, const std::vector<at::Tensor
       if (trace.joint.graph.inputs[k].value.get() == mutation.input) input = inputs[k];
     }
     at::AutoGradMode mode(c10::GradMode::is_enabled() && !mutation.under_no_grad);
+    if (!metadata && updated.is_same(input)) {  // a kernel wrote it in place
+      if (!input.is_inference()) input.unsafeGetTensorImpl()->bump_version();
+      continue;
+    }
     if (metadata) {
       input.as_strided_(updated.sizes(), updated.strides(), updated.storage_offset());
     } else {

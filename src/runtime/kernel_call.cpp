@@ -61,7 +61,8 @@ void KernelCall::run(std::span<const at::Tensor* const> inputs, std::span<at::Te
     buffers.push_back(const_cast<void*>(tensor->const_data_ptr()));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    outputs[i] = pooled_tensor(outputs_[i].sizes, outputs_[i].strides, outputs_[i].dtype);
+    if (!outputs[i].defined() || !fits(outputs[i], outputs_[i]))
+      outputs[i] = pooled_tensor(outputs_[i].sizes, outputs_[i].strides, outputs_[i].dtype);
     buffers.push_back(outputs[i].mutable_data_ptr());
   }
   if (units_ == 0) return;

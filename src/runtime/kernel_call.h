@@ -14,7 +14,8 @@ class KernelCall {
   KernelCall(const FusedGroup& group, KernelFunction function);
   void provide(KernelFunction function) { function_ = function; }
 
-  // `inputs`: the group's, in order. `outputs`: as many as the group has, each replaced by a new tensor.
+  // `inputs`: the group's, in order. `outputs`: as many as the group has, each replaced by a new tensor where it is not
+  // one to write to, an input that may be overwritten.
   void run(std::span<const at::Tensor* const> inputs, std::span<at::Tensor> outputs) const;
 
  private:

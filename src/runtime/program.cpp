@@ -75,7 +75,7 @@ void Program::add_call(const Node& node) {
   if (node.op.aten->operator_name().name.starts_with("mkldnn::_linear")) ++each_run_.onednn_matmuls;
 }
 
-std::shared_ptr<KernelCall> Program::add_kernel(const FusedGroup& group) {
+std::shared_ptr<KernelCall> Program::add_kernel(const Graph& graph, const FusedGroup& group) {
   Instruction instruction;
   instruction.kernel = std::make_shared<KernelCall>(group, nullptr);
   for (const Value* input : group.inputs) {
@@ -85,6 +85,7 @@ std::shared_ptr<KernelCall> Program::add_kernel(const FusedGroup& group) {
     instruction.arguments.push_back(std::move(argument));
   }
   for (const Value* output : group.outputs) instruction.results.push_back(slot_for(output));
+  instruction.overwrites = overwrites(graph, group);
   instructions_.push_back(instruction);
   each_run_.native_ops += group.nodes.size();
   ++each_run_.kernels;
@@ -95,7 +96,7 @@ void Program::add_fused(const Graph& graph, std::span<const FusedGroup* const> g
   std::unordered_map<const FusedGroup*, std::shared_ptr<KernelCall>> kernel_of;
   for (const FusedStep& step : schedule(graph, groups)) {
     if (step.group) {
-      kernel_of.emplace(step.group, add_kernel(*step.group));
+      kernel_of.emplace(step.group, add_kernel(graph, *step.group));
     } else {
       add_call(*step.node);
     }
@@ -121,6 +122,11 @@ void Program::finish(const Graph& graph) {
   slot_count_ = slot_of_.size();
   slot_of_.clear();
   mark_last_uses();
+  for (Instruction& instruction : instructions_) {
+    std::erase_if(instruction.overwrites,
+                  [&](const Overwrite& pair) { return !instruction.arguments[pair.input].last_use; });
+    overwrites_ = overwrites_ || !instruction.overwrites.empty();
+  }
 }
 
 Program::Program(const Graph& graph, const ProgramOptions& options)
@@ -184,10 +190,30 @@ void Program::mark_last_uses() {
   }
 }
 
-void Program::execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots) {
+// Memory that more than one input lies in, sorted.
+std::vector<const void*> Program::shared_storages(const std::vector<at::Tensor>& inputs) const {
+  std::vector<const void*> all, shared;
+  if (!overwrites_) return shared;
+  for (const at::Tensor& input : inputs) {
+    if (input.defined() && input.has_storage()) all.push_back(input.storage().unsafeGetStorageImpl());
+  }
+  std::sort(all.begin(), all.end());
+  for (size_t i = 1; i < all.size(); ++i) {
+    if (all[i] == all[i - 1]) shared.push_back(all[i]);
+  }
+  return shared;
+}
+
+void Program::execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots,
+                             std::span<const void* const> shared) {
   c10::SmallVector<const at::Tensor*, 16> inputs;
   for (const Argument& argument : instruction.arguments) inputs.push_back(&slots[argument.slot]);
   c10::SmallVector<at::Tensor, 8> outputs(instruction.results.size());
+  for (const Overwrite& pair : instruction.overwrites) {
+    const at::Tensor& input = *inputs[pair.input];
+    if (!std::binary_search(shared.begin(), shared.end(), input.storage().unsafeGetStorageImpl()))
+      outputs[pair.output] = input;
+  }
   instruction.kernel->run({inputs.data(), inputs.size()}, {outputs.data(), outputs.size()});
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (instruction.results[i] != kNoSlot) slots[instruction.results[i]] = std::move(outputs[i]);
@@ -197,8 +223,9 @@ void Program::execute_kernel(const Instruction& instruction, std::vector<at::Ten
   }
 }
 
-void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack) const {
-  if (instruction.kernel) return execute_kernel(instruction, slots);
+void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack,
+                      std::span<const void* const> shared) const {
+  if (instruction.kernel) return execute_kernel(instruction, slots, shared);
   for (const Argument& argument : instruction.arguments) {
     switch (argument.kind) {
       case Argument::Kind::Constant:
@@ -274,11 +301,12 @@ void Program::check_layout(const Instruction& instruction, size_t result, const 
 
 std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs) const {
   FS_CHECK(inputs.size() == input_count_, "the graph takes {} inputs and got {}", input_count_, inputs.size());
+  const std::vector<const void*> shared = shared_storages(inputs);
   std::vector<at::Tensor> slots = std::move(inputs);
   slots.resize(slot_count_);
   torch::jit::Stack stack;
   stack.reserve(32);
-  for (const Instruction& instruction : instructions_) execute(instruction, slots, stack);
+  for (const Instruction& instruction : instructions_) execute(instruction, slots, stack, shared);
   count_run(each_run_);
   std::vector<at::Tensor> results;
   results.reserve(outputs_.size());

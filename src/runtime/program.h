@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fuse/fusion.h"
+#include "fuse/in_place.h"
 #include "graph/graph.h"
 #include "runtime/kernel_call.h"
 #include "runtime/run_counters.h"
@@ -51,6 +52,8 @@ class FIRESTEEL_API Program {
     std::vector<int32_t> results;  // slot a result, kNoSlot where nobody reads it
     std::vector<int32_t> frees;    // slots in lists whose last use this is
     std::vector<Type> expected;    // one a result, where shapes are checked
+    std::vector<Overwrite>
+        overwrites;  // results that a kernel writes over arguments, where the call's memory allows it
   };
   struct Output {
     int32_t slot = kNoSlot;
@@ -62,12 +65,15 @@ class FIRESTEEL_API Program {
   void add_call(const Node& node);
   void begin(const Graph& graph);
   void finish(const Graph& graph);
-  std::shared_ptr<KernelCall> add_kernel(const FusedGroup& group);
+  std::shared_ptr<KernelCall> add_kernel(const Graph& graph, const FusedGroup& group);
   void add_fused(const Graph& graph, std::span<const FusedGroup* const> groups);
   void mark_last_uses();
-  void execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack) const;
+  void execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack,
+               std::span<const void* const> shared) const;
   static void check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor);
-  static void execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots);
+  static void execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots,
+                             std::span<const void* const> shared);
+  std::vector<const void*> shared_storages(const std::vector<at::Tensor>& inputs) const;
 
   size_t input_count_ = 0;
   size_t slot_count_ = 0;
@@ -77,6 +83,7 @@ class FIRESTEEL_API Program {
   std::vector<Output> outputs_;
   RunCounters each_run_;
   bool check_shapes_ = false;
+  bool overwrites_ = false;  // some instruction may
 };
 
 }  // namespace firesteel

@@ -124,3 +124,36 @@ def test_attention_with_masked_rows():
     counts = firesteel.native_counters()
     close(got, f(q, k, v))
     assert counts["native_ops"] >= 2
+
+
+POINTWISE = [
+    lambda x, y, z: torch.addcmul(x, y, z, value=-0.3) * 2,
+    lambda x, y, z: torch.addcdiv(x, y, z * z + 1, value=0.7),
+    lambda x, y, z: torch.lerp(x, y, 0.1) + torch.lerp(y, z, 0.9),
+    lambda x, y, z: F.leaky_relu(x * y, 0.2) + z,
+    lambda x, y, z: F.mse_loss(x * y, z),
+    lambda x, y, z: F.mse_loss(x * y, z, reduction="sum"),
+]
+
+
+@pytest.mark.parametrize("case", range(len(POINTWISE)))
+@pytest.mark.parametrize("shape", [(33, 35), (7, 130)])
+def test_pointwise(case, shape):
+    function = POINTWISE[case]
+    torch.manual_seed(case)
+    x, y, z = (torch.randn(shape) for _ in range(3))
+    traced = firesteel.trace(function, x, y, z, native=True)
+    firesteel.reset_native_counters()
+    close(traced(x, y, z), function(x, y, z))
+    counts = firesteel.native_counters()
+    assert counts["aten_ops"] == 0
+    run_both(function, x, y, z)
+
+
+def run_both(function, *args):
+    examples = [arg.detach().requires_grad_() for arg in args]
+    got, gradients = run(firesteel.trace(function, *examples, grad=True, native=True), *args)
+    wanted, wanted_gradients = run(function, *args)
+    close(got, wanted)
+    for ours, theirs in zip(gradients, wanted_gradients, strict=True):
+        close(ours, theirs)

@@ -1,0 +1,72 @@
+// Looks at index maps and readers.
+#include "fuse/in_place.h"
+
+#include <algorithm>
+
+#include "fuse/operand.h"
+
+namespace firesteel {
+namespace {
+
+int32_t position(const std::vector<const Value*>& values, const Value* value) {
+  auto found = std::find(values.begin(), values.end(), value);
+  return found == values.end() ? -1 : static_cast<int32_t>(found - values.begin());
+}
+
+// Every point is read before it is written, and by nobody else.
+bool same_points(const FusedGroup& group, const Overwrite& pair) {
+  if (group.kernel.reduced) return false;
+  const auto buffer = static_cast<int32_t>(group.inputs.size()) + pair.output;
+  for (const LoopStore& store : group.kernel.stores) {
+    if (store.buffer != buffer) continue;
+    return std::all_of(group.kernel.exprs.begin(), group.kernel.exprs.end(), [&](const LoopExpr& expr) {
+      return expr.op != LoopOp::Load || expr.buffer != pair.input || expr.map == store.map;
+    });
+  }
+  return false;
+}
+
+bool only_the_group_reads(const Graph& graph, const FusedGroup& group, const Value* input) {
+  for (const auto& node : graph.nodes) {
+    if (is_mapped_view(*node)) continue;  // read by whoever reads the view
+    bool reads = false;
+    node->each_input([&](const Value* value) { reads = reads || resolve(value).root == input; });
+    if (reads && std::find(group.nodes.begin(), group.nodes.end(), node.get()) == group.nodes.end()) return false;
+  }
+  return true;
+}
+
+// Among the graph's results the new value stands for the mutation alone, and the input for nothing.
+bool only_the_mutation_gives(const Graph& graph, const Mutation& mutation) {
+  int mentions = 0;
+  for (const Arg& result : graph.outputs) {
+    result.each_value([&](const Value* value) {
+      const Value* root = resolve(value).root;
+      mentions += root == mutation.updated ? 1 : root == mutation.input ? 2 : 0;
+    });
+  }
+  for (const Mutation& other : graph.mutations) {
+    if (other.input != mutation.input && resolve(other.updated).root == mutation.updated) ++mentions;
+  }
+  return mentions <= 1;
+}
+
+}  // namespace
+
+std::vector<Overwrite> overwrites(const Graph& graph, const FusedGroup& group) {
+  std::vector<Overwrite> found;
+  for (const Mutation& mutation : graph.mutations) {
+    // Where autograd watches, the write is its business.
+    if (mutation.metadata_only || !mutation.under_no_grad) continue;
+    const Overwrite pair{position(group.outputs, mutation.updated), position(group.inputs, mutation.input)};
+    if (pair.output < 0 || pair.input < 0) continue;
+    const Type &from = mutation.input->type, &to = mutation.updated->type;
+    if (from.dtype == to.dtype && from.sizes == to.sizes && from.strides == to.strides && same_points(group, pair) &&
+        only_the_group_reads(graph, group, mutation.input) && only_the_mutation_gives(graph, mutation)) {
+      found.push_back(pair);
+    }
+  }
+  return found;
+}
+
+}  // namespace firesteel
