@@ -25,6 +25,38 @@ const FrameInterpreter::Row* FrameInterpreter::rows() {
   return table.data();
 }
 
+namespace {
+
+// Somebody other than the entries asks whether it is still there.
+bool is_watched(PyObject* object) {
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) || python::is_tensor(object)) return false;
+  auto* reference = *reinterpret_cast<PyWeakReference**>(PyObject_GET_WEAKREFS_LISTPTR(object));
+  for (; reference; reference = reference->wr_next) {
+    PyObject* callback = reference->wr_callback;
+    if (!callback || std::string_view(Py_TYPE(callback)->tp_name) != "firesteel.DeathNotice") return true;
+  }
+  return false;
+}
+
+// From outside, with a __del__ or weak references, and held by hardly anybody but the frame, this interpreter and the
+// capture; also where a container holds it.
+bool may_be_finalized(const Capture& capture, PyObject* object, int depth = 0) {
+  constexpr Py_ssize_t kFew = 6;
+  if (Py_REFCNT(object) > kFew) return false;
+  if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
+    constexpr Py_ssize_t kMost = 64;
+    const Py_ssize_t size = std::min(PySequence_Fast_GET_SIZE(object), kMost);
+    for (Py_ssize_t i = 0; i < size && depth < 2; ++i) {
+      if (may_be_finalized(capture, PySequence_Fast_GET_ITEM(object, i), depth + 1)) return true;
+    }
+    return false;
+  }
+  const bool is_told = Py_TYPE(object)->tp_finalize && PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE);
+  return (is_told || is_watched(object)) && (depth > 0 || capture.source_of(object));
+}
+
+}  // namespace
+
 FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFrame* frame)
     : capture_(capture), state_(state), frame_(frame), code_(fs_frame_code(frame)) {
   bytes_ = python::checked(PyCode_GetCode(code_));  // without the interpreter's own specialisations
@@ -251,7 +283,13 @@ PyRef FrameInterpreter::pop() {
 void FrameInterpreter::set_local(int index, PyRef value) {
   local_sources_[index] = nullptr;
   PyRef old = std::exchange(locals_[index], std::move(value));
-  if (!capture_.concrete) return;
+  if (!capture_.concrete) {
+    // The object itself goes only when the piece has run, too late for its __del__ and for who asks after it.
+    if (old && old.get() != locals_[index].get() && may_be_finalized(capture_, old.get()))
+      capture_.stop(BreakReason::Value,
+                    "a variable may be the last to hold an object with a __del__ or weak references");
+    return;
+  }
   PyObject*& place = fs_frame_locals(frame_)[index];
   PyRef old_in_frame = PyRef::steal(place);
   place = PyRef(locals_[index]).release();

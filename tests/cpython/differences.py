@@ -13,8 +13,6 @@ DIFFERENCES = {
     "those of the capture itself",
     "test.test_descr.ClassPropertiesAndMethods.test_remove_subclass": "open: a class that the function has deleted is "
     "still alive when it looks for it",
-    "test.test_iter.TestCase.test_ref_counting_behavior": "open: counts objects while the interpreter still holds one "
-    "that the function has deleted",
     "test.test_functools.TestLRUC.test_lru_no_args": "the statistics of a cached function that map() calls count every "
     "attempt of the capture",
     "test.test_weakref.MappingTestCase.test_weak_valued_union_operators": "open: an object that the function has "

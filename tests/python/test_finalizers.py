@@ -1,0 +1,105 @@
+"""Objects that tell when they go: a variable gives one up at that instruction, not when a piece has run."""
+
+import weakref
+
+import pytest
+import torch
+from against_eager import BACKENDS
+
+import firesteel
+
+
+class Counted:
+    alive = 0
+
+    def __init__(self):
+        Counted.alive += 1
+
+    def __del__(self):
+        Counted.alive -= 1
+
+
+class Watched:
+    pass
+
+
+@pytest.fixture(autouse=True)
+def fresh_counters():
+    firesteel.reset_counters()
+    Counted.alive = 0
+
+
+def deleted(x):
+    y = x * 2
+    held = Counted()
+    seen = [Counted.alive]
+    del held
+    seen.append(Counted.alive)
+    return y + 1, seen
+
+
+def overwritten(x):
+    held = Counted()
+    seen = [Counted.alive]
+    held = x * 2
+    seen.append(Counted.alive)
+    return held + 1, seen
+
+
+def in_a_list(x):
+    held = [Counted(), Counted()]
+    seen = [Counted.alive]
+    del held
+    seen.append(Counted.alive)
+    return x * 2, seen
+
+
+def given(x, held=None):
+    held = held or Counted()
+    seen = [Counted.alive]
+    held = None
+    seen.append(Counted.alive)
+    return x * 2, seen, held
+
+
+def watched(x):
+    held = Watched()
+    reference = weakref.ref(held)
+    seen = [reference() is held]
+    del held
+    seen.append(reference() is None)
+    return x * 2, seen
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [deleted, overwritten, in_a_list, given, watched], ids=lambda p: p.__name__)
+def test_objects_go_when_eager_lets_them_go(program, backend):
+    compiled = firesteel.compile(program, backend=backend)
+    x = torch.ones(3)
+    for _ in range(3):
+        expected, got = program(x), compiled(x)
+        assert torch.equal(got[0], expected[0])
+        assert got[1:] == expected[1:]
+        assert Counted.alive == 0
+    assert firesteel.counters()["captured"] > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_other_objects_are_no_reason_to_break(backend):
+    kept = Counted(), Watched()
+    references = [weakref.ref(kept[1])] + [kept] * 8
+
+    def program(x):
+        first, second = kept
+        y = x * 2 if isinstance(first, Counted) and second else x
+        model = torch.nn.ReLU()
+        y = model(y)
+        model = None
+        x = y + 1
+        return x, model
+
+    compiled = firesteel.compile(program, backend=backend, fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(3))[0], program(torch.ones(3))[0])
+    assert firesteel.counters()["captured"] == 1
+    assert references
