@@ -200,12 +200,12 @@ class Capture {
   };
   bool marks_calls = false;
   std::vector<CallMark> call_marks;
-  long clock = 0;                                   // instructions of the outer frame so far
-  bool runs_python_again = false;                   // the backend calls opaque functions at every call
-  bool ran_opaque_python = false;                   // a nonstrict function may capture tensors, unguarded
-  std::vector<CachedCall>* cached_calls = nullptr;  // of all attempts so far, in their order
-  std::vector<std::string> lost_gradients;          // what to warn of: tensors an opaque function captured
-  PyRef uncaught;                                   // the exception that left the outer frame
+  long clock = 0;                                          // instructions of the outer frame so far
+  bool runs_python_again = false;                          // the backend calls opaque functions at every call
+  bool ran_opaque_python = false;                          // a nonstrict function may capture tensors, unguarded
+  std::vector<CachedCall>* cached_calls = nullptr;         // of all attempts so far, in their order
+  std::vector<std::string> lost_gradients;                 // what to warn of: tensors an opaque function captured
+  PyRef uncaught;                                          // the exception that left the outer frame
   std::vector<std::pair<PyRef, PyRef>> written_gradients;  // `.grad` of real tensors, set when the graph has run
   std::vector<PyRef> inference_blocks;                     // those that are open (inference_mode.cpp)
   bool inference_around = false;                           // inference mode was on before the first of them

@@ -1,0 +1,275 @@
+// Binding, interpreting and describing.
+#include "capture/attempt.h"
+
+#include <algorithm>
+
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include "capture/frame_hook.h"
+#include "capture/inference_mode.h"
+#include "capture/oracle.h"
+#include "capture/recipe_maker.h"
+#include "python/errors.h"
+#include "python/pytree.h"
+#include "python/pytree_nodes.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+
+// Torch's modes and the exception being handled, put back at the end.
+class KeepThreadState {
+ public:
+  explicit KeepThreadState(PyThreadState* state)
+      : state_(state), handled_(PyRef::borrow(state->exc_info->exc_value)), modes_(TorchModes::current()) {}
+  ~KeepThreadState() {
+    PyRef old = PyRef::steal(state_->exc_info->exc_value);
+    state_->exc_info->exc_value = PyRef(handled_).release();
+    modes_.apply();
+  }
+  KeepThreadState(const KeepThreadState&) = delete;
+  KeepThreadState& operator=(const KeepThreadState&) = delete;
+  PyObject* handled() const { return handled_.get(); }
+  const TorchModes& modes() const { return modes_; }
+
+ private:
+  PyThreadState* state_;
+  PyRef handled_;
+  TorchModes modes_;
+};
+
+namespace {
+
+constexpr int kDeepestArgument = 8;
+
+// Of a class that the program has told how to take apart; its parts lie in its dict.
+bool is_registered_object(PyObject* value) {
+  return is_python_class(Py_TYPE(value)) && python::kind_of(value) && guards::instance_dict(value);
+}
+
+// Tensors of the call, also inside containers, are inputs of the graph; all that leads to them is guarded.
+void collect_tensors(Capture& capture, PyObject* value, const Source* source, int depth) {
+  if (python::is_exact_tensor(value)) {
+    if (guards::is_plain_real(python::unpack(value))) capture.add_argument(value, source);
+    return;
+  }
+  if (PyCell_Check(value)) {
+    if (PyObject* held = PyCell_GET(value); held && python::is_exact_tensor(held)) {
+      capture.remember(value, source);
+      collect_tensors(capture, held, capture.sources.step(source, AccessKind::CellContents), depth);
+    }
+    return;
+  }
+  const bool registered = !PyDict_Check(value) && !PyTuple_Check(value) && !PyList_CheckExact(value);
+  if (depth >= kDeepestArgument || (registered && !is_registered_object(value))) return;
+  std::vector<std::pair<PyObject*, const Source*>> children;
+  if (registered) {
+    capture.add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)))});
+    const Source* dict = capture.sources.step(source, AccessKind::InstanceDict);
+    children.emplace_back(guards::instance_dict(value), dict);
+  } else if (!PyDict_Check(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      children.emplace_back(PySequence_Fast_GET_ITEM(value, i), capture.sources.item(source, i));
+    }
+  } else {
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr, *item = nullptr;
+    while (PyDict_Next(value, &position, &key, &item)) {
+      if (is_guardable_constant(key)) children.emplace_back(item, capture.sources.item(source, key));
+    }
+  }
+  const size_t before = capture.arguments.size();
+  for (const auto& [child, at] : children) collect_tensors(capture, child, at, depth + 1);
+  if (capture.arguments.size() > before) capture.admit(value, source);
+}
+
+}  // namespace
+
+Attempt::Attempt(const SegmentStart& start, const BackendChoice& backend, long stop_at, bool locate_backward)
+    : start_(start),
+      backend_(backend),
+      stop_at_(stop_at),
+      code_(fs_frame_code(start.frame)),
+      capture(std::string(python::text_of(code_->co_name))) {
+  backward.locate = locate_backward;
+}
+
+const Capture::CallMark* Attempt::failed_call() const {
+  if (!backward.began || !backward.node) return nullptr;
+  const auto& marks = capture.call_marks;
+  auto found =
+      std::find_if(marks.begin(), marks.end(), [&](const auto& mark) { return *backward.node < mark.next_node; });
+  if (found == marks.end()) return nullptr;
+  return &*std::find_if(marks.begin(), found, [&](const auto& mark) { return mark.at.detail == found->at.detail; });
+}
+
+Trace Attempt::run() {
+  capture.runs_python_again = !backend_.runs_aten();
+  function_source_ = capture.sources.function(capture.graph.name);
+  capture.admit(start_.function, function_source_);
+  start_.shape ? bind_call() : bind_frame();
+  if (start_.moving) {
+    for (const guards::SourcePath& path : *start_.moving) collect_moving(path);
+  }
+  std::vector<at::Tensor> tensors;
+  for (const PyRef& tensor : capture.arguments) tensors.push_back(python::unpack(tensor.get()));
+  TraceOptions options;
+  options.name = capture.graph.name;
+  options.grad = backend_.runs_aten() && !c10::InferenceMode::is_enabled();
+  options.failed_backward = &backward;
+  capture.marks_calls = backward.locate;
+  options.run_backward = [](const std::function<void()>& backward) {
+    python::GilRelease no_gil;
+    backward();
+  };
+  return trace([&](const std::vector<at::Tensor>& stand_ins) { return interpret(stand_ins); }, tensors, options);
+}
+
+void Attempt::bind_call() {
+  parameters_ = bind_parameters(capture, start_.function, *start_.shape);
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.source && parameter.source->kind == AccessKind::Argument) collect(parameter.source);
+    for (const Source* item : parameter.items) collect(item);
+  }
+}
+
+void Attempt::collect(const Source* source) { collect_tensors(capture, start_.arguments[source->index], source, 0); }
+
+void Attempt::collect_moving(const guards::SourcePath& path) {
+  PyObject* value = nullptr;
+  PyObject* const* roots = start_.shape ? start_.arguments : fs_frame_locals(start_.frame);
+  for (const guards::SourceStep& step : path) {
+    // The path may be that of a call of another shape.
+    const bool missing =
+        step.kind == AccessKind::Argument && start_.shape && step.index >= static_cast<int64_t>(start_.shape->count());
+    if (missing || step.lost()) return;
+    value = step.kind == AccessKind::Argument   ? roots[step.index]
+            : step.kind == AccessKind::Function ? start_.function
+                                                : guards::follow(step.kind, value, step.key(), step.index);
+    if (!value) return;
+  }
+  if (is_number(value)) return capture.expect_changes(capture.sources.at(path));
+  const bool known = std::any_of(capture.arguments.begin(), capture.arguments.end(),
+                                 [&](const PyRef& argument) { return argument.get() == value; });
+  if (!known) collect_tensors(capture, value, capture.sources.at(path), kDeepestArgument);
+}
+
+void Attempt::bind_frame() {
+  PyObject** values = fs_frame_locals(start_.frame);
+  const int count = code_->co_nlocalsplus + fs_frame_depth(start_.frame);
+  for (int i = 0; i < count; ++i) {
+    if (values[i]) collect_tensors(capture, values[i], frame_source(i), 0);
+  }
+}
+
+const Source* Attempt::frame_source(int index) {
+  const bool local = index < code_->co_nlocalsplus;
+  std::string name = local ? std::string(python::text_of(PyTuple_GET_ITEM(code_->co_localsplusnames, index)))
+                           : fmt::format("stack{}", index - code_->co_nlocalsplus);
+  return capture.sources.argument(index, std::move(name));
+}
+
+FunctionResult Attempt::interpret(const std::vector<at::Tensor>& stand_ins) {
+  KeepThreadState kept(start_.state);
+  CaptureScope scope(capture);
+  capture.enter(stand_ins);
+  FrameInterpreter interpreter(capture, start_.state, start_.frame);
+  interpreter.count_instructions(stop_at_);
+  PyObject** locals = fs_frame_locals(start_.frame);
+  if (start_.shape) {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (parameters_[i].collects) {
+        interpreter.replace_local(i, collect_rest(locals[i], parameters_[i]));
+      } else {
+        interpreter.set_local_source(i, parameters_[i].source);
+      }
+    }
+  } else {
+    for (int i = 0; i < code_->co_nlocalsplus; ++i) {
+      if (locals[i]) interpreter.set_local_source(i, frame_source(i));
+    }
+    for (int i = 0; i < fs_frame_depth(start_.frame); ++i)
+      interpreter.admit_stack(i, frame_source(code_->co_nlocalsplus + i));
+  }
+  const Ending ending = interpreter.run();
+  if (ending == Ending::Raised) capture.stop_for_python_error();
+  return describe(interpreter, ending, kept);
+}
+
+PyRef Attempt::collect_rest(PyObject* container, const Parameter& parameter) {
+  Oracle::allow(container);
+  PyRef values = python::checked(PyTuple_Check(container) ? PySequence_List(container) : PyDict_Values(container));
+  bool numbers = false;
+  for (size_t i = 0; i < parameter.items.size(); ++i) {
+    PyObject* value = PyList_GET_ITEM(values.get(), i);
+    if (python::is_tensor(value)) {
+      capture.remember(value, parameter.items[i]);
+      continue;
+    }
+    PyRef read = capture.admit_value(value, parameter.items[i]);
+    numbers = numbers || read.get() != value;
+    PyList_SetItem(values.get(), static_cast<Py_ssize_t>(i), read.release());
+  }
+  if (PyTuple_Check(container) && !numbers) return PyRef::borrow(container);
+  if (PyTuple_Check(container)) return capture.made(python::checked(PyList_AsTuple(values.get())));
+  PyRef copy = python::checked(PyDict_Copy(container));
+  Py_ssize_t position = 0;
+  PyObject* key = nullptr;
+  for (Py_ssize_t i = 0; PyDict_Next(container, &position, &key, nullptr); ++i)
+    python::check(PyDict_SetItem(copy.get(), key, PyList_GET_ITEM(values.get(), i)) == 0);
+  return capture.made(std::move(copy));
+}
+
+FunctionResult Attempt::describe(FrameInterpreter& interpreter, Ending ending, const KeepThreadState& kept) {
+  segment = std::make_shared<Segment>();
+  RecipeMaker maker(capture, segment->book);
+  try {
+    if (!capture.inference_blocks.empty()) throw NoRecipe{capture.inference_blocks[0], "a block of inference mode"};
+    if (ending == Ending::Returned) {
+      segment->kind = SegmentKind::Return;
+      result_ = interpreter.take_result();
+      interpreter.drop_values();
+      segment->result = maker.of(result_.get());
+    } else {
+      segment->kind = SegmentKind::Break;
+      segment->end = interpreter.next();
+      for (size_t i = 0; i < interpreter.locals().size(); ++i) {
+        PyObject* value = interpreter.locals()[i].get();
+        if (is_kept(interpreter, i, value)) continue;
+        segment->locals.emplace_back(static_cast<int32_t>(i), maker.of(value));
+      }
+      for (const PyRef& value : interpreter.stack()) segment->stack.push_back(maker.of(value.get()));
+    }
+    PyObject* handled = start_.state->exc_info->exc_value;
+    if (handled != kept.handled()) segment->handled = maker.of(handled);
+    maker.add_writes();
+  } catch (const NoRecipe& missing) {
+    no_recipe_birth = capture.birth_of(missing.object.get());
+    capture.stop(ending == Ending::Returned ? BreakReason::Result : BreakReason::Value,
+                 fmt::format("{} that cannot be made again", missing.what));
+  }
+  if (TorchModes::current() != kept.modes()) segment->modes = TorchModes::current();
+  FunctionResult returned;
+  for (const PyRef& tensor : maker.tensors()) {
+    capture.graph.outputs.emplace_back(capture.value_of(tensor.get()));
+    result_kinds.push_back(kind_of_result(tensor.get()));
+    returned.tensors.push_back(python::unpack(tensor.get()));
+  }
+  returned.tree = Tree::tuple_of_leaves(returned.tensors.size());
+  capture.graph.output_tree = returned.tree;
+  result_ = {};
+  return returned;
+}
+
+bool Attempt::is_kept(const FrameInterpreter& interpreter, size_t index, PyObject* value) const {
+  PyObject* before = fs_frame_locals(start_.frame)[index];
+  if (interpreter.is_untouched(index) || value == before) return true;
+  if (const Source* source = value ? capture.number_source(value) : nullptr)
+    return !start_.shape && source->kind == AccessKind::Argument && source->index == static_cast<int64_t>(index);
+  if (!before || !value || !python::is_tensor(value) || !python::is_tensor(before)) return false;
+  const Source* source = capture.tensor_source(value);
+  return source && source == capture.source_of(before);
+}
+
+}  // namespace firesteel::capture

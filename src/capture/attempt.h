@@ -1,0 +1,63 @@
+// One try at capturing a piece: the frame's values bound, the interpreter inside a trace, recipes for what it leaves.
+#pragma once
+
+#include "capture/callables.h"
+#include "capture/capture.h"
+#include "capture/frame_interpreter.h"
+#include "capture/result_kinds.h"
+#include "capture/segment.h"
+
+namespace firesteel::capture {
+
+class KeepThreadState;
+
+class Attempt {
+ public:
+  Attempt(const SegmentStart& start, const BackendChoice& backend, long stop_at, bool locate_backward);
+
+  // The call whose backward failed, or an earlier one of the same function: it comes later in the backward. Null where
+  // that is not what failed, or not known.
+  const Capture::CallMark* failed_call() const;
+
+  // Throws a Break, or the Python error of a trace that failed.
+  Trace run();
+
+  const SegmentStart& start_;
+
+ private:
+  void bind_call();
+  void collect(const Source* source);
+  void collect_moving(const guards::SourcePath& path);
+
+  // In the middle of a function every local and every value on the stack is an argument.
+  void bind_frame();
+  const Source* frame_source(int index);
+
+  FunctionResult interpret(const std::vector<at::Tensor>& stand_ins);
+
+  // `*args` and `**kwargs` are made anew at every call; what they hold are arguments. The frame keeps its own dict, for
+  // the next attempt or a run as it is: what is made during a capture may be changed without a trace.
+  PyRef collect_rest(PyObject* container, const Parameter& parameter);
+
+  // Recipes for all that the segment leaves behind. The tensors they need are the trace's results.
+  FunctionResult describe(FrameInterpreter& interpreter, Ending ending, const KeepThreadState& kept);
+
+  // A local that still holds what the frame holds needs no recipe.
+  bool is_kept(const FrameInterpreter& interpreter, size_t index, PyObject* value) const;
+
+  const BackendChoice& backend_;
+  long stop_at_;
+  PyCodeObject* code_;
+  const Source* function_source_ = nullptr;
+  std::vector<Parameter> parameters_;
+  PyRef result_;
+
+ public:
+  Capture capture;
+  std::shared_ptr<Segment> segment;
+  FailedBackward backward;
+  std::vector<ResultKind> result_kinds;
+  long no_recipe_birth = -2;  // -2: nothing was missing; -1: it is not known when it was made
+};
+
+}  // namespace firesteel::capture
