@@ -2,6 +2,9 @@
 #include "aot/entry_kernel.h"
 #include "base/error.h"
 
+#include <algorithm>
+#include <compare>
+
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
@@ -51,6 +54,32 @@ void run_for_real(const c10::OperatorHandle& op, Recorder& recorder, Stack* stac
   }
 }
 
+// An operator that changes a list of tensors changes one that stands there twice by turns; functionalization would lose
+// the first change.
+void refuse_written_twice(const c10::FunctionSchema& schema, c10::ArrayRef<IValue> args) {
+  struct Memory {
+    const void* storage;
+    int64_t begin, end;
+    auto operator<=>(const Memory&) const = default;
+  };
+  for (size_t i = 0; i < args.size(); ++i) {
+    const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
+    if (!alias || !alias->isWrite() || !args[i].isTensorList()) continue;
+    std::vector<Memory> written;
+    for (const at::Tensor& tensor : args[i].toTensorVector()) {
+      if (!tensor.defined() || tensor.numel() == 0 || !tensor.has_storage()) continue;
+      int64_t last = tensor.storage_offset();
+      for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+      written.push_back({tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset(), last + 1});
+    }
+    std::sort(written.begin(), written.end());
+    for (size_t k = 1; k < written.size(); ++k) {
+      FS_REQUIRE(written[k].storage != written[k - 1].storage || written[k].begin >= written[k - 1].end, MutationError,
+                 "`{}` changes tensors that share memory\n  try: call it for each of them", schema.name());
+    }
+  }
+}
+
 // `out=` gives a tensor of the wrong size other memory. Views of it that the trace knows would then lie nowhere.
 class OutSizes {
  public:
@@ -92,7 +121,10 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
   const OpPlan& plan = plan_of(op);
   const size_t base = stack->size() - plan.argument_count;
   c10::ArrayRef<IValue> args(stack->data() + base, plan.argument_count);
-  if (plan.is_mutable) functionalize_custom_op(plan);
+  if (plan.is_mutable) {
+    functionalize_custom_op(plan);
+    refuse_written_twice(op.schema(), args);
+  }
   if (!holds_plain_real(args)) {
     bool any_tensor = false;
     for (const IValue& arg : args) each_tensor(arg, [&](const at::Tensor&) { any_tensor = true; });

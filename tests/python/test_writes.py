@@ -105,3 +105,21 @@ def test_a_made_object_is_new_in_every_call(backend):
         assert kept[-1] is made
         assert made[1] is inner
     assert len({id(made) for made in kept}) == 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "firesteel"])
+def test_a_list_that_names_a_tensor_twice(backend):
+    def function(x, written):
+        z = x * 1
+        torch._foreach_add_([z, z], 1.0)
+        torch._foreach_mul_([written, z, written], 2.0)
+        torch._foreach_add_(list(z.view(2, 2)), 1.0)  # rows: no memory twice
+        return z.sin()
+
+    firesteel.reset_counters()
+    compiled = firesteel.compile(function, backend=backend)
+    for _ in range(2):
+        x, found, expected = torch.randn(4), torch.ones(3), torch.ones(3)
+        torch.testing.assert_close(compiled(x, found), function(x, expected))
+        torch.testing.assert_close(found, expected)
+    assert firesteel.counters()["fallbacks"] == {}
