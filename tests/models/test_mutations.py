@@ -40,12 +40,19 @@ def other(value):
     return None
 
 
+# With is_compiling() transformers makes an explicit mask where eager code asks for a causal kernel; by that it also
+# chooses who repeats the keys. So these two matter in one of them only.
+READ_BY_EAGER_OR_COMPILED = {"is_causal", "num_key_value_groups"}
+
+
 def places(model):
     """(name, dict, key) for everything that the modules and their configs hold: parameters, buffers, plain values."""
     seen = set()
 
     def of(name, table):
         for key, value in list(table.items()):
+            if key in READ_BY_EAGER_OR_COMPILED:
+                continue
             if other(value) is not None:
                 yield f"{name}.{key}", table, key
             elif isinstance(value, transformers.PretrainedConfig) and id(value) not in seen:
