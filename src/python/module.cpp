@@ -90,6 +90,7 @@ nb::dict native_counts() {
 void reset_native_counts() {
   reset_run_counters();
   reset_kernel_counters();
+  reset_pool_counters();
 }
 
 // Looks up, while nothing else runs, the types that later calls compare with.

@@ -78,6 +78,10 @@ class Pool {
     std::lock_guard lock(mutex_);
     return counters_;
   }
+  void reset_counters() {
+    std::lock_guard lock(mutex_);
+    counters_.fresh = counters_.reused = 0;
+  }
 
   std::mutex& mutex() { return mutex_; }
 
@@ -140,6 +144,7 @@ at::Tensor pooled_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::Sca
 }
 
 PoolCounters pool_counters() { return pool().counters(); }
+void reset_pool_counters() { pool().reset_counters(); }
 void empty_pool() { pool().empty(); }
 
 }  // namespace firesteel

@@ -21,6 +21,7 @@ struct PoolCounters {
   int64_t idle_bytes = 0;  // kept for later, now
 };
 FIRESTEEL_API PoolCounters pool_counters();
+FIRESTEEL_API void reset_pool_counters();  // what lies idle stays, and its count
 // Gives back to the system what is idle.
 FIRESTEEL_API void empty_pool();
 

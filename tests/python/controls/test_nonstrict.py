@@ -333,13 +333,13 @@ def test_module_arguments_are_lifted(backend, how):
 
     def f(x):
         if how == "positional":
-            return apply(x, layer).sum()
+            return apply(x, layer).sin().sum()
         if how == "keyword":
-            return apply(x, module=layer).sum()
+            return apply(x, module=layer).sin().sum()
         if how == "container":
-            return apply(x, {"m": [layer]}).sum()
+            return apply(x, {"m": [layer]}).sin().sum()
         inside = torch.nn.Tanh()
-        return apply(layer(x), inside).sum()
+        return apply(layer(x), inside).sin().sum()
 
     x = torch.randn(5, 3)
     plain = [p.detach().clone() for p in layer.state_dict().values()]
