@@ -5,10 +5,8 @@ inputs. Results are compared first; then the three alternate and the minimum of 
 and a backward call. The last columns say how many operators ran in native kernels and how many in ATen.
 """
 
-import argparse
-import time
-
 import torch
+from sides import Ratios, best, options_of
 from torch.nn import functional as F
 
 import firesteel
@@ -134,22 +132,6 @@ def step(function, args):
 GRADIENTS = {torch.Size([]): torch.tensor(1.0)}
 
 
-def best(calls, seconds):
-    """The minimum time of each, by turns."""
-    start = time.perf_counter()
-    calls[0]()
-    repeats = max(1, int(3e-4 / (time.perf_counter() - start)))
-    times = [float("inf")] * len(calls)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for i, call in enumerate(calls):
-            start = time.perf_counter()
-            for _ in range(repeats):
-                call()
-            times[i] = min(times[i], (time.perf_counter() - start) / repeats)
-    return times
-
-
 def same(got, wanted):
     parts = zip(got, wanted, strict=True) if isinstance(wanted, (tuple, list)) else [(got, wanted)]
     for ours, theirs in parts:
@@ -186,16 +168,9 @@ def measure(function, shapes, train, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=1.0, help="time for each case and shape")
-    parser.add_argument("--no-inductor", action="store_true", help="leave torch.compile out")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="for all sides")
-    parser.add_argument("--only", default="", help="cases whose names hold this")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    options = options_of(__doc__, seconds=1.0)
     print(f"{'case':26} {'first shape':18} {'native µs':>10} {'eager':>8} {'inductor':>9} | native/ATen ops, kernels")
-    ratios = {"eager": [], "inductor": []}
+    ratios = Ratios()
     cases = [(function, shapes, False) for function, all_shapes in CASES for shapes in all_shapes]
     cases += [
         (function, shapes, True) for function, all_shapes in CASES if function in TRAINED for shapes in all_shapes
@@ -206,15 +181,9 @@ def main():
             continue
         with torch.set_grad_enabled(train):
             times, counts = measure(function, shapes, train, options)
-        for side, taken in zip(ratios, times[1:], strict=False):
-            ratios[side].append(taken / times[0])
-        shown = [f"{taken / times[0]:.2f}x" for taken in times[1:]] + ["-"]
-        print(f"{name:26} {'x'.join(map(str, shapes[0])):18} {times[0] * 1e6:10.1f} {shown[0]:>8} {shown[1]:>9} | "
+        print(f"{name:26} {'x'.join(map(str, shapes[0])):18} {ratios.add(times)} | "
               f"{counts['native_ops']}/{counts['aten_ops']}, {counts['kernels_run']}", flush=True)  # fmt: skip
-    for side, values in ratios.items():
-        if values:
-            mean = torch.tensor(values).log().mean().exp().item()
-            print(f"against {side}: geometric mean {mean:.2f}x, least {min(values):.2f}x")
+    ratios.print_means()
 
 
 if __name__ == "__main__":

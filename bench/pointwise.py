@@ -5,10 +5,8 @@ the three alternate and the minimum of each counts. The last columns say how lon
 second compilation of the same kernel may be shared) and how many operators ran in kernels and by ATen.
 """
 
-import argparse
-import time
-
 import torch
+from sides import Ratios, best, options_of, timed
 from torch.nn import functional as F
 
 import firesteel
@@ -49,66 +47,40 @@ def bf16_residual(x, y):
 FUNCTIONS = [chain, gelu_bias, swiglu, activations, normalize, bf16_residual]
 
 
-def timed(function, *args):
-    start = time.perf_counter()
-    result = function(*args)
-    return result, time.perf_counter() - start
-
-
-def best(functions, args, seconds):
-    """The minimum time of each, by turns."""
-    repeats = max(1, int(2e-4 / max(timed(functions[0], *args)[1], 1e-7)))  # a batch lasts some 0.2 ms
-    times = [float("inf")] * len(functions)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for i, function in enumerate(functions):
-            start = time.perf_counter()
-            for _ in range(repeats):
-                function(*args)
-            times[i] = min(times[i], (time.perf_counter() - start) / repeats)
-    return times
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=2.0, help="time for each function and shape")
-    parser.add_argument("--no-inductor", action="store_true", help="leave torch.compile out")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="for all sides")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    options = options_of(__doc__, seconds=2.0)
     print(f"{'function':14} {'shape':10} {'native µs':>10} {'eager':>8} {'inductor':>9} | "
           f"{'first ms':>8} {'inductor':>9} | native/ATen ops")  # fmt: skip
-    ratios = {"eager": [], "inductor": []}
+    ratios = Ratios()
     with torch.no_grad():
         for function in FUNCTIONS:
+            if options.only not in function.__name__:
+                continue
             for name, shape in SHAPES.items():
-                x, y = torch.randn(shape), torch.randn(shape)
-                wanted = function(x, y)
-                traced, first = timed(lambda f, x, y: firesteel.trace(f, x, y, native=True), function, x, y)
-                firesteel.reset_native_counters()
-                got = traced(x, y)
-                counts = firesteel.native_counters()
-                torch.testing.assert_close(got, wanted)
-                runners, first_inductor = [traced, function], float("nan")
-                if not options.no_inductor:
-                    torch._dynamo.reset()
-                    compiled = torch.compile(function, dynamic=False)
-                    got, first_inductor = timed(compiled, x, y)
-                    loose = 0.03 if got.dtype is torch.bfloat16 else 1e-4  # it does not round in between
-                    torch.testing.assert_close(got, wanted, rtol=loose, atol=loose)
-                    runners.append(compiled)
-                times = best(runners, (x, y), options.seconds)
-                for side, taken in zip(ratios, times[1:], strict=False):
-                    ratios[side].append(taken / times[0])
-                shown = [f"{taken / times[0]:.2f}x" for taken in times[1:]] + ["-"]
-                print(f"{function.__name__:14} {name:10} {times[0] * 1e6:10.1f} {shown[0]:>8} {shown[1]:>9} | "
-                      f"{first * 1e3:8.1f} {first_inductor * 1e3:9.0f} | "
+                times, firsts, counts = measure(function, shape, options)
+                print(f"{function.__name__:14} {name:10} {ratios.add(times)} | "
+                      f"{firsts[0] * 1e3:8.1f} {firsts[1] * 1e3:9.0f} | "
                       f"{counts['native_ops']}/{counts['aten_ops']}", flush=True)  # fmt: skip
-    for side, values in ratios.items():
-        if values:
-            mean = torch.tensor(values).log().mean().exp().item()
-            print(f"against {side}: geometric mean {mean:.2f}x, least {min(values):.2f}x")
+    ratios.print_means()
+
+
+def measure(function, shape, options):
+    """Times of a call, times to the first result, and how operators ran."""
+    x, y = torch.randn(shape), torch.randn(shape)
+    wanted = function(x, y)
+    traced, first = timed(lambda: firesteel.trace(function, x, y, native=True))
+    firesteel.reset_native_counters()
+    torch.testing.assert_close(traced(x, y), wanted)
+    counts = firesteel.native_counters()
+    calls, first_inductor = [lambda: traced(x, y), lambda: function(x, y)], float("nan")
+    if not options.no_inductor:
+        torch._dynamo.reset()
+        compiled = torch.compile(function, dynamic=False)
+        got, first_inductor = timed(lambda: compiled(x, y))
+        loose = 0.03 if got.dtype is torch.bfloat16 else 1e-4  # it does not round in between
+        torch.testing.assert_close(got, wanted, rtol=loose, atol=loose)
+        calls.append(lambda: compiled(x, y))
+    return best(calls, options.seconds), (first, first_inductor), counts
 
 
 if __name__ == "__main__":
