@@ -116,6 +116,7 @@ struct CompiledGraphs::State {
 };
 
 CompiledGraphs::CompiledGraphs(CompileOptions options, std::source_location where) : state_(std::make_unique<State>()) {
+  if (options.native) check_native_settings();
   state_->options = std::move(options);
   state_->where = where;
 }

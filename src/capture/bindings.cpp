@@ -9,6 +9,7 @@
 #include "capture/counters.h"
 #include "capture/frame_interpreter.h"
 #include "capture/oracle.h"
+#include "firesteel/native_code.h"
 #include "python/constants.h"
 #include "python/errors.h"
 
@@ -123,6 +124,7 @@ BackendChoice backend_from(nb::handle backend) {
   if (!nb::isinstance<nb::str>(backend)) return {Backend::Callable, PyRef::borrow(backend.ptr())};
   const std::optional<Backend> chosen = backend_named(nb::cast<std::string>(backend));
   if (!chosen) throw nb::value_error(fmt::format("there is no backend {}", python::spell(backend.ptr())).c_str());
+  if (*chosen == Backend::Native) check_native_settings();
   return {*chosen, {}};
 }
 

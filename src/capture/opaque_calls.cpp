@@ -151,7 +151,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
                     "tensors\n  try: nonstrict_trace(), which takes and gives more",
                     name, Py_TYPE(result.get())->tp_name));
   }
-  record(function, name, args.get(), kwargs.get(), result.get(), std::move(options));
+  record(function, name, args.get(), kwargs.get(), result.get(), options);
   return python::is_tensor(result.get()) || is_guardable_constant(result.get()) ? result : made(std::move(result));
 }
 

@@ -36,13 +36,14 @@ void set_field(PyObject*& field, PyRef value) {
 
 void RecipeBook::settle(guards::Holdings& holdings) {
   std::unordered_set<PyObject*> known;
-  auto take = [&](const PyRef& object) {
+  auto take = [&](PyRef& object) {
     PyObject* held = holdings.hold(object.get());
+    object = {};
     if (held && holdings.holds_weakly(held) && known.insert(held).second) pins.push_back(held);
     return held;
   };
-  for (Recipe& recipe : recipes) recipe.held = take(std::move(recipe.object));
-  for (Write& write : writes) write.held = take(std::move(write.key));
+  for (Recipe& recipe : recipes) recipe.held = take(recipe.object);
+  for (Write& write : writes) write.held = take(write.key);
 }
 
 std::vector<PyRef> Cook::parts(const Recipe& recipe) {

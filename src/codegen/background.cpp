@@ -26,14 +26,6 @@ class Compiler {
     changed_->notify_all();
   }
 
-  void wait_for(const KernelJob& job) {
-    std::unique_lock lock(mutex_);
-    if (ending_) return compile_the_rest(const_cast<KernelJob&>(job), lock);
-    ensure_thread();
-    if (!alive_) return compile_the_rest(const_cast<KernelJob&>(job), lock);
-    changed_->wait(lock, [&] { return job.done_.load(std::memory_order_acquire); });
-  }
-
   void hold(bool held) {
     std::lock_guard lock(mutex_);
     held_ = held;
@@ -61,7 +53,7 @@ class Compiler {
       thread_ = new std::thread([this] { work(); });
       alive_ = true;
     } catch (const std::system_error&) {
-      // No thread to be had: calls go on with ATen, and the next one asks again.
+      alive_ = false;  // no thread to be had: calls go on with ATen, and the next one asks again
     }
   }
 
@@ -82,14 +74,7 @@ class Compiler {
       }
       job.reset();
       lock.lock();
-      changed_->notify_all();
     }
-  }
-
-  void compile_the_rest(KernelJob& job, std::unique_lock<std::mutex>& lock) {
-    lock.unlock();
-    std::lock_guard compiling(compiling_);
-    while (!job.done_) job.compile_next();
   }
 
   // LLVM is at rest while the process forks: the child gets its locks open and its data whole.
@@ -152,7 +137,7 @@ void KernelJob::compile_next() {
   try {
     function = compile_kernels({&next, 1}).front();
   } catch (...) {
-    // Out of memory, say. ATen runs what has no kernel.
+    function = nullptr;  // out of memory, say: ATen runs what has no kernel
   }
   functions_.push_back(function);
   if (functions_.size() == kernels_.size()) done_.store(true, std::memory_order_release);
@@ -162,10 +147,6 @@ bool KernelJob::done() const {
   if (done_.load(std::memory_order_acquire)) return true;
   Compiler::of_process().ensure_alive();
   return false;
-}
-
-void KernelJob::wait() const {
-  if (!done()) Compiler::of_process().wait_for(*this);
 }
 
 std::shared_ptr<const KernelJob> compile_in_background(std::vector<LoopKernel> kernels) {

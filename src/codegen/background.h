@@ -16,7 +16,6 @@ class FIRESTEEL_API KernelJob {
 
   // Whether all have been compiled, or have failed.
   bool done() const;
-  void wait() const;
   // Once done: one answer a kernel, as of compile_kernels().
   const std::vector<KernelFunction>& functions() const { return functions_; }
 

@@ -1,6 +1,7 @@
 // Loop kernels in, machine code out. This header knows neither torch nor the code generator behind it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -21,6 +22,11 @@ using KernelFunction = void (*)(void* const* buffers, int64_t begin, int64_t end
 // The machine to compile for is the one at hand, or less where FIRESTEEL_CPU (avx512, avx2, sse) says so.
 FIRESTEEL_API std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> kernels);
 
+// Kernels of a graph are used all or none: each relies on what the others write.
+inline bool all_made(std::span<const KernelFunction> functions) {
+  return std::find(functions.begin(), functions.end(), nullptr) == functions.end();
+}
+
 // The answer for a kernel that has been asked for before; does not wait for a compilation.
 FIRESTEEL_API std::optional<KernelFunction> known_kernel(const LoopKernel& kernel);
 
@@ -29,6 +35,9 @@ FIRESTEEL_API void forget_kernels();
 
 // For tests: from now on no kernel can be made, and the next failure is told.
 FIRESTEEL_API void fail_kernels(bool fail);
+
+// Raises for a FIRESTEEL_CPU that means nothing.
+void check_kernel_target();
 
 // False where Firesteel was built without a code generator.
 FIRESTEEL_API bool can_compile_kernels();

@@ -7,6 +7,7 @@
 
 #include <ATen/Context.h>
 
+#include "base/error.h"
 #include "graph/passes/pass.h"
 #include "graph/passes/purity.h"
 
@@ -23,6 +24,7 @@ Choice choice() {
   const std::string_view asked = set ? set : "";
   if (asked == "aten" || !at::globalContext().userEnabledMkldnn()) return Choice::Aten;
   if (asked == "onednn") return Choice::OneDnn;
+  if (!asked.empty()) FS_RAISE(Error, "FIRESTEEL_MATMUL is '{}'\n  try: aten or onednn, or leave it unset", asked);
   return __builtin_cpu_is("amd") ? Choice::OneDnnWhereItPays : Choice::Aten;
 }
 
@@ -107,6 +109,8 @@ class Chooser {
 };
 
 }  // namespace
+
+void check_matmul_setting() { choice(); }
 
 bool choose_matmuls(Graph& graph) {
   const Choice chosen = choice();

@@ -10,4 +10,7 @@ namespace firesteel {
 // True where something changed.
 FIRESTEEL_API bool choose_matmuls(Graph& graph);
 
+// Raises for a FIRESTEEL_MATMUL that means nothing.
+void check_matmul_setting();
+
 }  // namespace firesteel

@@ -115,6 +115,16 @@ void Program::begin(const Graph& graph) {
   instructions_.reserve(graph.nodes.size());
 }
 
+// Whether it may raise an error for what its arguments hold. A write to an input must not come before one that does,
+// as the caller would find the input changed by a call that failed.
+bool Program::may_refuse(const Instruction& instruction) {
+  if (instruction.kernel || op_facts(*instruction.op).is_view) return false;
+  static constexpr std::string_view kNever[] = {
+      "aten::mm",    "aten::addmm",    "aten::bmm",  "aten::baddbmm", "aten::convolution", "aten::convolution_backward",
+      "aten::clone", "aten::_to_copy", "aten::copy", "aten::full",    "aten::empty",       "mkldnn::_linear_pointwise"};
+  return std::find(std::begin(kNever), std::end(kNever), instruction.op->operator_name().name) == std::end(kNever);
+}
+
 void Program::finish(const Graph& graph) {
   for (const Arg& output : graph.outputs) {
     outputs_.push_back({output.kind == Arg::Kind::Value ? slot_of_.at(output.value) : kNoSlot, false});
@@ -122,9 +132,12 @@ void Program::finish(const Graph& graph) {
   slot_count_ = slot_of_.size();
   slot_of_.clear();
   mark_last_uses();
-  for (Instruction& instruction : instructions_) {
+  bool safe = true;  // nothing from here on may refuse
+  for (size_t i = instructions_.size(); i-- > 0;) {
+    Instruction& instruction = instructions_[i];
+    safe = safe && !may_refuse(instruction);
     std::erase_if(instruction.overwrites,
-                  [&](const Overwrite& pair) { return !instruction.arguments[pair.input].last_use; });
+                  [&](const Overwrite& pair) { return !safe || !instruction.arguments[pair.input].last_use; });
     overwrites_ = overwrites_ || !instruction.overwrites.empty();
   }
 }
@@ -133,7 +146,6 @@ Program::Program(const Graph& graph, const ProgramOptions& options)
     : check_shapes_(options.check_shapes || shapes_are_checked()) {
   begin(graph);
   if (options.native && can_compile_kernels()) {
-    // All groups or none: each relies on what the others write.
     const std::vector<FusedGroup> groups = fuse(graph, options.fuse);
     std::vector<const LoopKernel*> kernels;
     std::vector<const FusedGroup*> compiled;
@@ -142,7 +154,7 @@ Program::Program(const Graph& graph, const ProgramOptions& options)
       compiled.push_back(&group);
     }
     std::vector<KernelFunction> code = compile_kernels(kernels);
-    if (std::find(code.begin(), code.end(), nullptr) != code.end()) {
+    if (!all_made(code)) {
       compiled.clear();
       code.clear();
     }

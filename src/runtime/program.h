@@ -67,6 +67,7 @@ class FIRESTEEL_API Program {
   void finish(const Graph& graph);
   std::shared_ptr<KernelCall> add_kernel(const Graph& graph, const FusedGroup& group);
   void add_fused(const Graph& graph, std::span<const FusedGroup* const> groups);
+  static bool may_refuse(const Instruction& instruction);
   void mark_last_uses();
   void execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack,
                std::span<const void* const> shared) const;

@@ -1,7 +1,6 @@
 // The switch from ATen to native code.
 #include "runtime/tiers.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -15,6 +14,11 @@ NativeCode native_code(bool wait) {
   const char* set = std::getenv("FIRESTEEL_WAIT");
   wait = wait || (set && std::string_view(set) != "0") || at::globalContext().deterministicAlgorithms();
   return wait ? NativeCode::AtOnce : NativeCode::WhenReady;
+}
+
+void check_native_settings() {
+  check_kernel_target();
+  check_matmul_setting();
 }
 
 TieredProgram::TieredProgram(const Graph& graph, NativeCode native) : aten_(graph) {
@@ -43,9 +47,8 @@ const Program& TieredProgram::best_by_now() const {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || (state_ == State::Waiting && !job_->done())) return aten_;
   if (state_ == State::Waiting) {
-    const std::vector<KernelFunction>& functions = job_->functions();
-    const bool all = std::all_of(functions.begin(), functions.end(), [](KernelFunction f) { return f != nullptr; });
-    if (all) native_->provide(functions);
+    const bool all = all_made(job_->functions());
+    if (all) native_->provide(job_->functions());
     job_.reset();
     state_.store(all ? State::Native : State::Aten, std::memory_order_release);
   }

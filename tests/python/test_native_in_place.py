@@ -128,3 +128,20 @@ def test_where_autograd_watches():
     got, w.grad = w.grad, None
     f(y, w).backward()
     same([x.detach(), got], [y.detach(), w.grad])
+
+
+def test_a_call_that_fails_changes_nothing_eager_would_not():
+    def f(x, table, index):
+        with torch.no_grad():
+            rows = torch.nn.functional.embedding(index, table)  # checks the numbers when it runs
+            x.mul_(2).add_(1)
+            return rows
+
+    traced = firesteel.trace(f, torch.randn(LARGE), torch.randn(5, 3), torch.tensor([1, 2]), native=True)
+    x, table = torch.randn(LARGE), torch.randn(5, 3)
+    old, wanted = x.clone(), x * 2 + 1
+    with pytest.raises(IndexError):
+        traced(x, table, torch.tensor([1, 7]))
+    assert torch.equal(x, old)
+    assert torch.equal(traced(x, table, torch.tensor([1, 4])), table[[1, 4]])
+    same([x], [wanted])

@@ -92,3 +92,12 @@ def test_models_train():
                 parameter.copy_(value)
     assert losses[compiled] == pytest.approx(losses[model], rel=1e-4)
     assert products() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("FIRESTEEL_MATMUL", "aten or onednn"), ("FIRESTEEL_CPU", "avx512, avx2 or sse")]
+)
+def test_a_wrong_setting_is_named(monkeypatch, name, known):
+    monkeypatch.setenv(name, "fast")
+    with pytest.raises(firesteel.Error, match=rf"{name} is 'fast'\n  try: {known}"):
+        firesteel.compile(torch.mm)

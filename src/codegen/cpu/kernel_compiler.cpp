@@ -118,6 +118,8 @@ std::optional<KernelFunction> known_kernel(const LoopKernel& kernel) {
   return find(library(), key_of(kernel, cpu::chosen_target()));
 }
 
+void check_kernel_target() { cpu::chosen_target(); }
+
 bool can_compile_kernels() { return true; }
 
 void forget_kernels() {

@@ -9,6 +9,7 @@ std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> k
 
 std::optional<KernelFunction> known_kernel(const LoopKernel&) { return nullptr; }
 
+void check_kernel_target() {}
 bool can_compile_kernels() { return false; }
 void forget_kernels() {}
 void fail_kernels(bool) {}
