@@ -187,3 +187,12 @@ def test_a_group_that_grew_is_not_depended_on_in_a_circle():
     a, b = torch.randn(4, 6), torch.randn(4, 1)
     graph = firesteel.trace(program, torch.randn(4, 6), torch.randn(4, 1), native=True)
     torch.testing.assert_close(graph(a, b), program(a, b))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("function", [torch.sin, torch.tanh, torch.erf, torch.neg])
+def test_minus_zero_keeps_its_sign(function, dtype):
+    x = torch.tensor([-0.0, 0.0] * 20, dtype=dtype)
+    got, counts = counted(firesteel.trace(lambda x: function(x * 1.5), x, native=True), x)
+    assert torch.equal(got.signbit(), function(x).signbit())
+    assert (counts["native_ops"], counts["aten_ops"]) == (2, 0)

@@ -76,7 +76,7 @@ Value* tanh(const Lanes& l, Value* x) {
   Value* near = l.fma(l.b.CreateFMul(square, x), p, x);
   Value* e = exp(l, l.b.CreateFAdd(size, size));
   Value* far = l.b.CreateFSub(l.f(1.0), l.b.CreateFDiv(l.f(2.0), l.b.CreateFAdd(e, l.f(1.0))));
-  return l.b.CreateSelect(l.b.CreateFCmpOGT(size, l.f(0.625)), l.copysign(far, x), near);
+  return l.copysign(l.b.CreateSelect(l.b.CreateFCmpOGT(size, l.f(0.625)), far, near), x);  // of -0.0 too
 }
 
 // Below 1 an odd polynomial, else 1 - e^(-t·Q(t)), which is 1 from 4 on.
@@ -152,7 +152,9 @@ Value* sine_inside(const Lanes& l, Value* x, LoopOp op) {
   Value* p = polynomial(l, square, {2.60428169e-06, -0.00019808959, 0.0083330581, -0.166666597});
   Value* sine = l.fma(l.b.CreateFMul(square, r), p, r);
   Value* whole = l.b.CreateAdd(l.b.CreateFPToSI(turns, l.i32()), l.i(op == LoopOp::Cos ? 1 : 0));
-  return l.as_float(l.b.CreateXor(l.as_int(sine), l.b.CreateShl(whole, l.i(31))));
+  Value* result = l.as_float(l.b.CreateXor(l.as_int(sine), l.b.CreateShl(whole, l.i(31))));
+  if (op == LoopOp::Cos) return result;
+  return l.b.CreateSelect(l.b.CreateFCmpOEQ(x, l.f(0.0)), x, result);  // -0.0 stays what it is
 }
 
 // One lane out of reach sends the whole vector to the library.
