@@ -89,6 +89,7 @@ constexpr ShapeRuleEntry kRules[] = {
     {"aten::hardtanh", like_first},
     {"aten::hardswish_backward", like_first_two},
     {"aten::hardtanh_backward", like_first_two},
+    {"aten::native_dropout_backward", like_first_two},
     {"aten::_prelu_kernel", like_first_two},
     {"aten::_prelu_kernel_backward", prelu_backward},
     {"aten::where.self", where},
