@@ -9,6 +9,17 @@
 #include "fuse/matmul_choice.h"
 
 namespace firesteel {
+namespace {
+
+// FIRESTEEL_SMALLEST_KERNEL=1 gives every operator that can have one a kernel, alone as it may be: for tests.
+FuseOptions fuse_options() {
+  FuseOptions options;
+  const char* set = std::getenv("FIRESTEEL_SMALLEST_KERNEL");
+  if (set && std::string_view(set) == "1") options.smallest_group = 1;
+  return options;
+}
+
+}  // namespace
 
 NativeCode native_code(bool wait) {
   const char* set = std::getenv("FIRESTEEL_WAIT");
@@ -28,11 +39,12 @@ TieredProgram::TieredProgram(const Graph& graph, NativeCode native) : aten_(grap
   if (native == NativeCode::AtOnce) {
     ProgramOptions options;
     options.native = true;
+    options.fuse = fuse_options();
     native_.emplace(chosen, options);
     state_ = State::Native;
     return;
   }
-  const std::vector<FusedGroup> groups = fuse(chosen);
+  const std::vector<FusedGroup> groups = fuse(chosen, fuse_options());
   if (groups.empty() && !changed) return;
   std::vector<LoopKernel> kernels;
   for (const FusedGroup& group : groups) kernels.push_back(group.kernel);
