@@ -74,6 +74,9 @@ FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFra
     // A generator's values move here until it yields: one that is overwritten must be gone at once.
     for (int i = 0; i < locals + depth; ++i) Py_CLEAR(given[i]);
     fs_frame_set_depth(frame, 0);
+  } else if (capture.concrete) {
+    for (int i = 0; i < depth; ++i) Py_CLEAR(given[locals + i]);  // one that is popped must be gone, too
+    fs_frame_set_depth(frame, 0);
   }
   python::check(fs_frame_link(state, frame, &link_) == 0);
   if (++capture_.depth == 2) capture_.called = code_;

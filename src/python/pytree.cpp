@@ -262,7 +262,7 @@ PyRef unflatten(const Tree& tree, const std::vector<PyRef>& leaves, size_t& next
   for (size_t i = 0; i < tree.children.size(); ++i) {
     PyTuple_SET_ITEM(children.get(), static_cast<Py_ssize_t>(i), unflatten(tree.children[i], leaves, next).release());
   }
-  return node.kind->build(node.type.get(), node.context.get(), std::move(children));
+  return node.kind->build(node.type.get(), node.context.get(), children);
 }
 
 void name_leaves(const Tree& tree, const std::string& prefix, std::vector<std::string>& names) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include <ATen/ops/empty_strided.h>
@@ -46,9 +47,9 @@ class Pool {
     }
     Buffer buffer{c10::alloc_cpu(wanted), wanted};
     if (wanted >= 2 * kHugePage) {
-      const auto start = (reinterpret_cast<uintptr_t>(buffer.memory) + kHugePage - 1) / kHugePage * kHugePage;
-      const auto end = (reinterpret_cast<uintptr_t>(buffer.memory) + wanted) / kHugePage * kHugePage;
-      if (end > start) madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);
+      void* start = buffer.memory;
+      size_t room = wanted;
+      if (std::align(kHugePage, kHugePage, start, room)) madvise(start, room / kHugePage * kHugePage, MADV_HUGEPAGE);
     }
     return buffer;
   }

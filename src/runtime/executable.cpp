@@ -76,9 +76,11 @@ struct Executable::State {
     std::vector<at::Tensor> inputs;
     inputs.reserve(origins.size() + 8);
     for (const Origin& origin : origins) {
-      inputs.push_back(origin.argument >= 0   ? arguments[origin.argument]
-                       : origin.captured >= 0 ? std::move(captured[origin.captured])
-                                              : origin.constant);
+      if (origin.captured >= 0) {
+        inputs.push_back(std::move(captured[origin.captured]));
+      } else {
+        inputs.push_back(origin.argument >= 0 ? arguments[origin.argument] : origin.constant);
+      }
     }
     return inputs;
   }

@@ -11,15 +11,8 @@ DIFFERENCES = {
     "test.test_descr.SharedKeyTests.test_subclasses": SHARED_KEYS,
     "test.test_descr.ClassPropertiesAndMethods.test_slots": "counts all objects that the collector knows, among them "
     "those of the capture itself",
-    "test.test_descr.ClassPropertiesAndMethods.test_remove_subclass": "open: a class that the function has deleted is "
-    "still alive when it looks for it",
     "test.test_functools.TestLRUC.test_lru_no_args": "the statistics of a cached function that map() calls count every "
     "attempt of the capture",
-    "test.test_weakref.MappingTestCase.test_weak_valued_union_operators": "open: an object that the function has "
-    "deleted is still alive when it looks",
-    "test.test_weakref.ReferencesTestCase.test_callbacks_on_callback": "open: as above",
-    "test.test_weakref.ReferencesTestCase.test_cfunction": "guards keep C functions alive: most are made anew at each "
-    "access, and nobody else holds them",
     "test.test_call.TestPEP590.test_vectorcall_override": "asks whether `f(*args)` passes the very tuple on, which "
     "Python does not promise",
 }

@@ -1,5 +1,6 @@
 """Objects that tell when they go: a variable gives one up at that instruction, not when a piece has run."""
 
+import gc
 import weakref
 
 import pytest
@@ -103,3 +104,43 @@ def test_other_objects_are_no_reason_to_break(backend):
         assert torch.equal(compiled(torch.ones(3))[0], program(torch.ones(3))[0])
     assert firesteel.counters()["captured"] == 1
     assert references
+
+
+def looked_at(x):
+    held = Watched()
+    reference = weakref.ref(held)
+    y = x * 2
+    other = Watched()
+    other.held = held
+    del held
+    there = reference() is not None  # puts it on the stack once more
+    z = y + 1
+    del other
+    return z, there, reference() is None
+
+
+def subclassed(x):
+    class Base:
+        pass
+
+    class Derived(Base):
+        pass
+
+    y = x + 1
+    before = len(Base.__subclasses__())
+    del Derived
+    gc.collect()
+    return y, before, len(Base.__subclasses__())
+
+
+@pytest.mark.parametrize("function", [looked_at, subclassed])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_was_on_the_stack_is_gone_with_it(function, backend):
+    compiled = firesteel.compile(function, backend=backend)
+    for _ in range(3):
+        x = torch.randn(3)
+        found, *seen = compiled(x)
+        expected, *wanted = function(x)
+        assert seen == wanted
+        assert torch.equal(found, expected)
+    assert firesteel.counters()["hits"] > 0
