@@ -1,7 +1,8 @@
 // Rules of builtins that take iterables: what they go through is looked at first.
 #include "capture/builtin_rules.h"
 
-#include <algorithm>
+#include <array>
+#include <unordered_map>
 
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
@@ -15,20 +16,35 @@ namespace {
 
 using python::checked;
 
-// Something to call that is no Python: what it looks at is not seen.
-bool is_c_callable(PyObject* value) {
-  return PyCallable_Check(value) && !PyFunction_Check(value) && !PyMethod_Check(value) && !is_own_callable(value) &&
-         !is_python_class(Py_TYPE(value)) && !PyType_Check(value);
-}
+// Which argument of a builtin is called for the items: by position, and by keyword.
+struct Caller {
+  const char *module, *name;
+  size_t position;
+  const char* keyword;
+};
+constexpr auto kCallers = std::to_array<Caller>({
+    {"builtins", "map", 0, ""},
+    {"builtins", "filter", 0, ""},
+    {"functools", "reduce", 0, ""},
+    {"itertools", "starmap", 0, ""},
+    {"itertools", "takewhile", 0, ""},
+    {"itertools", "dropwhile", 0, ""},
+    {"itertools", "filterfalse", 0, ""},
+    {"itertools", "accumulate", 1, "func"},
+    {"itertools", "groupby", 1, "key"},
+});
 
-// The items of a list or tuple with all that is in them guarded.
-PyRef seen_by_c(Capture& capture, PyObject* sequence) {
-  PyRef items = items_of(capture, sequence);
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-    PyRef item = capture.consult_deep(PyList_GET_ITEM(items.get(), i));
-    python::check(PyList_SetItem(items.get(), i, item.release()) == 0);
-  }
-  return items;
+const Caller* caller(PyObject* callable) {
+  static const auto* callers = [] {
+    auto* made = new std::unordered_map<PyObject*, const Caller*>;
+    for (const Caller& row : kCallers) {
+      PyRef module = checked(PyImport_ImportModule(row.module));
+      made->emplace(checked(PyObject_GetAttrString(module.get(), row.name)).release(), &row);
+    }
+    return made;
+  }();
+  auto found = callers->find(callable);
+  return found == callers->end() ? nullptr : found->second;
 }
 
 PyRef add(Capture& capture, PyObject* left, PyObject* right) {
@@ -62,6 +78,7 @@ void refuse(Capture& capture, PyObject* callable) {
 PyRef iterate(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() == 2) {
     capture.settle_all();  // it compares at each step
+    args.values[0] = followed(args[0]);
     return capture.made(args.call(callable));
   }
   if (args.values.size() != 1) return args.call(callable);
@@ -82,14 +99,13 @@ PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
   const bool hands_on =
       callable == reinterpret_cast<PyObject*>(&PyEnum_Type) || callable == reinterpret_cast<PyObject*>(&PyZip_Type);
   if (!hands_on) capture.settle_all();
-  const bool looks_inside = std::any_of(args.values.begin(), args.values.end(),
-                                        [&](const PyRef& value) { return is_c_callable(value.get()); });
-  for (PyRef& value : args.values) {
-    capture.settle(value.get());
-    if (looks_inside && is_sequence(value.get())) value = seen_by_c(capture, value.get());
-  }
+  for (const PyRef& value : args.values) capture.settle(value.get());
   for (PyRef& value : args.values) {
     if (is_iterable(value.get())) value = get_iterator(capture, value.get());
+  }
+  if (const Caller* row = caller(callable)) {
+    if (row->position < args.positional()) args.values[row->position] = followed(args[row->position]);
+    follow_keyword(args, row->keyword);
   }
   return capture.made(args.call(callable));
 }
@@ -110,17 +126,7 @@ PyRef of_ordered_items(Capture& capture, PyObject* callable, CallArgs& args) {
     args.values[0] = items_of(capture, args[0]);
     capture.settle_deep(args[0]);
   }
-  bool has_key = false;
-  for (size_t i = 0; i < args.keyword_count(); ++i) {
-    PyObject* value = args[args.positional() + i];
-    if (python::text_of(PyTuple_GET_ITEM(args.keywords.get(), i)) != "key" || value == Py_None) continue;
-    if (is_c_callable(value) && single) {
-      const std::string_view kind = Py_TYPE(value)->tp_name;
-      if (kind == "operator.attrgetter" || kind == "operator.methodcaller") refuse(capture, value);
-      args.values[0] = seen_by_c(capture, args[0]);
-    }
-    has_key = true;
-  }
+  const bool has_key = follow_keyword(args, "key");
   for (size_t i = 0; i < args.positional() && !has_key; ++i) {
     if (python::is_tensor(args[i])) capture.stop(BreakReason::DataDependent, "tensors are compared");
     watch_comparison(capture, args[i], "lt");

@@ -19,6 +19,13 @@ PyObject* compiled_callable(PyObject* object);
 PyRef new_flat_caller(PyObject* function, Tree tree);
 void make_flat_caller_type(PyObject* module);
 
+// What C code is to call while captured: the value itself where Python code will run, else something that brings the
+// call back to the capture (followed_callable.cpp). Recipes see through it.
+PyRef followed(PyObject* value);
+bool follow_keyword(CallArgs& args, std::string_view name);  // the same for one argument; false where it is not given
+PyObject* followed_callable(PyObject* object);               // what it stands for; null for others
+void make_followed_type(PyObject* module);
+
 // What functools.lru_cache makes.
 bool is_cached_function(PyObject* object);
 bool is_nn_module(PyObject* object);

@@ -244,6 +244,11 @@ PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args) {
     if (bound) return call(capture, bound.get(), std::move(args));
   }
   if (!found && is_python_class(Py_TYPE(callable))) return args.call(callable);  // raises
+  static PyTypeObject* itemgetter = type_named("operator", "itemgetter");
+  if (Py_IS_TYPE(callable, itemgetter)) {
+    for (PyRef& value : args.values) value = capture.consult_deep(value.get());
+    return capture.adopt(args.call(callable));
+  }
   capture.stop(BreakReason::CFunction, name_of(callable));
 }
 

@@ -69,6 +69,7 @@ void make_callable_types(PyObject* module) {
   CompiledType::install(module);
   make_marked_type(module);
   make_flat_caller_type(module);
+  make_followed_type(module);
 }
 
 PyRef new_compiled_function(PyObject* callable, const RegionOptions& options) {

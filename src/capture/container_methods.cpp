@@ -141,6 +141,7 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
   if (name == "__iter__") return get_iterator(capture, self);
   if (name == "__len__") return checked(PyLong_FromSsize_t(length_of(capture, self)));
   const bool writes = changes(type, name);
+  if (name == "sort") follow_keyword(args, "key");
   settle_numbers(capture, name, args);
   for (size_t i = 1; i < args.values.size(); ++i) {
     const bool takes_items = name != "append" && name != "insert" && name != "add" && name != "appendleft" &&

@@ -308,17 +308,20 @@ void FrameInterpreter::dict_merge(int arg) {
   capture_.before_write(into);
   PyRef callee = top(arg + 2);
   if (_PyDict_MergeEx(into, mapping.get(), 2) == 0) return;
-  PyRef name = python::attribute(callee.get(), "__qualname__");
-  if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
-    PyErr_Clear();
-    raise_python(PyExc_TypeError, fmt::format("{}() argument after ** must be a mapping, not {}",
-                                              python::text_of(name.get()), Py_TYPE(mapping.get())->tp_name));
-  }
-  if (!PyErr_ExceptionMatches(PyExc_KeyError)) python::throw_python_error();
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError) && !PyErr_ExceptionMatches(PyExc_KeyError))
+    python::throw_python_error();
+  const bool twice = PyErr_ExceptionMatches(PyExc_KeyError);
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  PyRef type_ref = PyRef::steal(type), key = PyRef::steal(value), traceback_ref = PyRef::steal(traceback);
-  raise_python(PyExc_TypeError, fmt::format("{}() got multiple values for keyword argument '{}'",
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyRef type_ref = PyRef::steal(type), error = PyRef::steal(value), traceback_ref = PyRef::steal(traceback);
+  PyRef name = python::checked(_PyObject_FunctionStr(callee.get()));
+  if (!twice)
+    raise_python(PyExc_TypeError, fmt::format("{} argument after ** must be a mapping, not {}",
+                                              python::text_of(name.get()), Py_TYPE(mapping.get())->tp_name));
+  PyRef keys = python::checked(PyObject_GetAttrString(error.get(), "args"));
+  PyRef key = python::checked(PyObject_Str(python::checked(PySequence_GetItem(keys.get(), 0)).get()));
+  raise_python(PyExc_TypeError, fmt::format("{} got multiple values for keyword argument '{}'",
                                             python::text_of(name.get()), python::text_of(key.get())));
 }
 

@@ -67,6 +67,7 @@ int32_t RecipeMaker::with_parts(PyObject* value, RecipeKind kind, PyObject* obje
 
 int32_t RecipeMaker::of(PyObject* value) {
   if (!value) return add(RecipeKind::Nothing);
+  if (PyObject* callable = followed_callable(value)) return of(callable);
   if (auto found = known_.find(value); found != known_.end()) return found->second;
   if (python::is_tensor(value)) return tensor(value);
   if (const Source* source = capture_.number_source(value)) return load(source);
