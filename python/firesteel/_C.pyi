@@ -251,34 +251,71 @@ class _Break(TypedDict):
     file: str
     line: int
 
+_Place = tuple[str, int]  # file and line
+
+class _Kernel(TypedDict):
+    text: str
+    nodes: list[int]
+    made: bool | None  # None: it is being compiled
+    from_disk: bool
+    began: float
+    seconds: float
+
+class _Part(TypedDict):
+    phase: Literal["forward", "backward"]
+    text: str
+    tier: Literal["aten", "waiting", "native"]
+    lines: list[_Place | None]  # one a node
+    calls: list[int]  # the torch-level node each comes from, or -1
+    kernels: list[_Kernel]
+
 # With a key that is a keyword.
 _Entry = TypedDict(
     "_Entry",
     {
-        "graph": str,
-        "aten": str,
-        "guards": list[str],
-        "reason": str | None,
-        "message": str | None,
-        "break": _Break | None,
-        "runs": bool,
-        "eager": bool,
+        "number": int,
+        "kind": Literal["return", "break", "concrete", "eager", "skipped"],
         "function": str,
         "file": str,
         "line": int,
-        "number": int,
+        "graph": str,
+        "lines": list[_Place | None],  # these three: of the graph's nodes
+        "modules": list[str],
+        "opaque": list[int],
+        "aten": str,
+        "parts": list[_Part],
+        "guards": list[str],
+        "break": _Break | None,
+        "reason": str | None,
+        "message": str | None,
+        "runs": bool,
+        "eager": bool,
+        "began": float,
         "seconds": float,
+        "stages": dict[Literal["passes", "partition", "code"], float],
         "backend_seconds": float,
     },
 )
 
+class _Recompile(TypedDict):
+    function: str
+    file: str
+    line: int
+    before: int
+    guard: str
+    is_last: bool
+
 def _entries(compiled: CompiledFunction) -> list[_Entry]:
     """What a compiled function holds: graphs, guards, reasons."""
 
-def _recompiles(compiled: CompiledFunction) -> list[tuple[str, str]]:
-    """For each capture that an earlier one did not make needless: function, guard that failed.
-    Empty where compiled without notes_recompiles."""
+def _recompiles(compiled: CompiledFunction) -> list[_Recompile]:
+    """Each capture that an earlier one did not make needless, and the guard that failed; the first ones only where
+    compiled without notes_recompiles."""
 
+def _regions() -> list[tuple[list[_Entry], list[_Recompile]]]:
+    """(entries, recompiles) of every compiled function there is."""
+
+def _set_event_listener(listener: Callable[[str, Any], None] | None) -> None: ...
 def _break_reasons() -> dict[str, tuple[str, str, str]]:
     """By id: what happened, why it matters, what to do."""
 

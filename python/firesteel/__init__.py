@@ -74,11 +74,12 @@ from ._controls import (  # noqa: E402
     substitute_in_graph,
 )
 from ._explain import Explanation, explain  # noqa: E402
+from ._logs import logs  # noqa: E402
 from ._platform import UnsupportedPlatformError  # noqa: E402
 from ._version import __version__  # noqa: E402
 from .interop.dropin import install, uninstall  # noqa: E402
 
-from . import compiler  # noqa: E402, isort: skip
+from . import _logs, compiler  # noqa: E402, isort: skip
 
 # Frames of these files are never "the user's line": torch, Firesteel, and what only passes calls on.
 _C._set_library_folders(
@@ -91,6 +92,8 @@ _C._set_library_folders(
         "<frozen ",
     ]
 )
+
+_logs.from_environment()
 
 __all__ = [
     "BackendError",
@@ -133,6 +136,7 @@ __all__ = [
     "is_exporting",
     "is_traced",
     "list_backends",
+    "logs",
     "native_counters",
     "nonstrict_trace",
     "parse_graph",

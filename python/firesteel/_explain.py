@@ -3,13 +3,14 @@
 import collections
 import dataclasses
 import os
+import sys
 import time
 
-from . import _C
+from . import _C, _explain_text
 from ._compile import Options, compile_with
 from ._compiled_module import is_compiled_module
-
-_SHOWN_GUARDS = 8  # of each graph, in print
+from ._cures import break_cure, cure
+from ._wording import plural
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +26,24 @@ class GraphReport:
     guards: list[str]
     capture_seconds: float
     backend_seconds: float  # spent in a backend that is a function
+    kernels: list["KernelReport"] = dataclasses.field(default_factory=list)
 
     @property
     def node_count(self):
         return len(self.ops)
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelReport:
+    """Operators of a graph that run as one compiled kernel."""
+
+    phase: str  # forward or backward
+    ops: list[str]
+    places: list[tuple[str, int]]  # the user's files and lines they come from
+    text: str  # its loops
+    state: str  # "native", "waiting" until its code is there, "failed" where it could not be made
+    from_disk: bool
+    seconds: float  # to make its code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +66,15 @@ class RecompileReport:
 
     function: str
     guard: str
+    file: str = ""
+    line: int = 0
+    is_last: bool = False  # the limit was reached: it runs eagerly from then on
+    remedy: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What became of a function; prints as plain text."""
+    """What became of a function; prints as plain text, shows itself in colour by show(), and in notebooks."""
 
     name: str
     calls: int  # how often explain() has called the function so far
@@ -63,12 +82,17 @@ class Explanation:
     breaks: list[BreakReport]
     recompiles: list[RecompileReport]
     fallbacks: dict[str, int]  # by reason: how often a frame ran eagerly to its end
-    timings: dict[str, float]  # seconds: capture, backend, call (the whole last call)
+    # Seconds: capture (in all), of which passes, partition and code; backend; call (the whole last call).
+    timings: dict[str, float]
     result: object = None  # of the last call
 
     @property
     def guards(self):
         return [guard for graph in self.graphs for guard in graph.guards]
+
+    @property
+    def kernels(self):
+        return [kernel for graph in self.graphs for kernel in graph.kernels]
 
     @property
     def ops(self):
@@ -79,34 +103,47 @@ class Explanation:
     def op_count(self):
         return sum(graph.node_count for graph in self.graphs)
 
+    def counts(self):
+        """`2 graphs, 4 operations, 1 graph break, …`"""
+        counts = [
+            (len(self.graphs), "graph"),
+            (self.op_count, "operation"),
+            (len(self.breaks), "graph break"),
+            (len(self.guards), "guard"),
+            (len(self.recompiles), "recompile"),
+            (len(self.kernels), "kernel"),
+        ]
+        return ", ".join(plural(number, noun) for number, noun in counts)
+
+    def show(self):
+        """Prints it: in colour where stdout is a terminal and rich is installed, else as plain text."""
+        console = _terminal()
+        if console is None:
+            print(self)
+        else:
+            console.print(self)
+
     def __str__(self):
-        sections = [self._headline(), *map(self._graph_text, self.graphs), *map(_break_text, self.breaks)]
-        if self.recompiles:
-            sections.append("\n".join(f"captured again: `{it.function}`: {it.guard}" for it in self.recompiles))
-        sections.extend(_fallback_text(reason, times) for reason, times in self.fallbacks.items())
-        return "\n\n".join(sections)
+        return _explain_text.plain(self)
 
     def __repr__(self):
-        return f"<firesteel.Explanation of {self.name}: {self._counts()}>"
+        return f"<firesteel.Explanation of {self.name}: {self.counts()}>"
 
-    def _counts(self):
-        counts = [(len(self.graphs), "graph"), (self.op_count, "operation"), (len(self.breaks), "graph break"),
-                  (len(self.guards), "guard"), (len(self.recompiles), "recompile")]  # fmt: skip
-        return ", ".join(_plural(number, noun) for number, noun in counts)
+    def __rich__(self):
+        return _explain_text.coloured(self)
 
-    def _headline(self):
-        spent = ", ".join(f"{what} {seconds * 1e3:.1f} ms" for what, seconds in self.timings.items())
-        return f"{self.name}: {self._counts()}\n{spent}; your code ran {_plural(self.calls, 'time')}"
+    def _repr_html_(self):
+        return _explain_text.html(self)
 
-    def _graph_text(self, graph):
-        number = next(i for i, other in enumerate(self.graphs, 1) if other is graph)
-        head = f"graph {number}: `{graph.function}` from {_short(graph.file)}:{graph.line}, "
-        head += f"{_plural(graph.node_count, 'operation')}, captured in {graph.capture_seconds * 1e3:.1f} ms"
-        guards = sorted(graph.guards, key=_is_about_code)[:_SHOWN_GUARDS]
-        if len(graph.guards) > len(guards):
-            guards.append(f"… and {len(graph.guards) - len(guards)} more, see .guards")
-        text = _indented(graph.text.rstrip()) + (f"\n  guards:\n{_indented(chr(10).join(guards), 4)}" if guards else "")
-        return f"{head}\n{text}"
+
+def _terminal():
+    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+        return None
+    try:
+        import rich.console
+    except ImportError:
+        return None
+    return rich.console.Console()
 
 
 class Explainer:
@@ -140,15 +177,16 @@ class Explainer:
         entries = sorted(_C._entries(self._region), key=lambda entry: entry["number"])
         timings = {
             "capture": sum(entry["seconds"] for entry in entries),
+            **{stage: sum(entry["stages"][stage] for entry in entries) for stage in ("passes", "partition", "code")},
             "backend": sum(entry["backend_seconds"] for entry in entries),
             "call": spent,
         }
         return Explanation(
             name=self._name,
             calls=self._calls,
-            graphs=[_graph_report(entry) for entry in entries if entry["runs"]],
-            breaks=_distinct(_break_report(entry["break"]) for entry in entries if entry["break"]),
-            recompiles=[RecompileReport(*row) for row in _C._recompiles(self._region)],
+            graphs=[graph_report(entry) for entry in entries if entry["runs"]],
+            breaks=_distinct(break_report(entry["break"]) for entry in entries if entry["break"]),
+            recompiles=[recompile_report(note) for note in _C._recompiles(self._region)],
             fallbacks={reason: times for reason, times in self._fallbacks.items() if times},
             timings=timings,
             result=result,
@@ -165,7 +203,7 @@ def explain(fn, **options):
     return Explainer(fn, Options(**options, notes_recompiles=True))
 
 
-def _graph_report(entry):
+def graph_report(entry):
     ops = [node.op for node in _C.parse_graph(entry["graph"]).nodes]
     return GraphReport(
         function=entry["function"],
@@ -177,45 +215,33 @@ def _graph_report(entry):
         guards=entry["guards"],
         capture_seconds=entry["seconds"],
         backend_seconds=entry["backend_seconds"],
+        kernels=[report for part in entry["parts"] for report in _kernel_reports(part)],
     )
 
 
-def _break_report(found):
+def _kernel_reports(part):
+    nodes = _C.parse_graph(part["text"]).nodes if part["kernels"] else []
+    for kernel in part["kernels"]:
+        yield KernelReport(
+            phase=part["phase"],
+            ops=[nodes[i].op for i in kernel["nodes"]],
+            places=_distinct(part["lines"][i] for i in kernel["nodes"] if part["lines"][i]),
+            text=kernel["text"],
+            state="waiting" if kernel["made"] is None else "native" if kernel["made"] else "failed",
+            from_disk=kernel["from_disk"],
+            seconds=kernel["seconds"],
+        )
+
+
+def break_report(found):
     # Here there was no fullgraph=True that could be dropped.
-    return BreakReport(**{**found, "remedy": found["remedy"].removesuffix(", or drop fullgraph=True")})
+    return BreakReport(**{**found, "remedy": break_cure(found["reason"], found["message"], found["remedy"])})
+
+
+def recompile_report(note):
+    facts = {key: note[key] for key in ("function", "guard", "file", "line", "is_last")}
+    return RecompileReport(**facts, remedy=cure(note["guard"]))
 
 
 def _distinct(reports):
     return list(dict.fromkeys(reports))
-
-
-def _is_about_code(guard):
-    """Guards on values come first: they are what fails from call to call."""
-    return not guard.startswith(("Tensor", "Constant", "Type", "Length", "Keys", "Items", "Same"))
-
-
-def _break_text(report):
-    where = f"graph break at {_short(report.file)}:{report.line}" if report.file else "graph break"
-    lines = [where, report.place, f"  reason: {report.message} [{report.reason}]: {report.why}"]
-    if report.inside:
-        lines.append(f"  inside: {report.inside}")
-    if report.remedy:
-        lines.append(f"  try: {report.remedy}")
-    return "\n".join(line for line in lines if line)
-
-
-def _fallback_text(reason, times):
-    _, why, remedy = _C._break_reasons()[reason]
-    return f"ran eagerly {_plural(times, 'time')} [{reason}]: {why}" + (f"\n  try: {remedy}" if remedy else "")
-
-
-def _indented(text, width=2):
-    return "\n".join(" " * width + line for line in text.splitlines())
-
-
-def _plural(number, noun):
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def _short(path):
-    return os.path.basename(path)

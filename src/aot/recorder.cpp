@@ -61,9 +61,10 @@ SourceRef Recorder::source_here() {
   SourceProvider provider = g_source_provider.load(std::memory_order_relaxed);
   SourceRef source = named_place || !provider ? named_place : provider();
   if (phase == Phase::Forward && source) {
-    // Autograd numbers its node just before the operator runs below it.
+    // Autograd numbers its node just before the operator runs below it. An operator without one finds the number of an
+    // earlier operator's, which it leaves alone.
     const uint64_t next = at::sequence_number::peek();
-    if (next > 0) source_of_sequence_[next - 1] = source;
+    if (next > 0) source_of_sequence_.try_emplace(next - 1, source);
   }
   return source;
 }

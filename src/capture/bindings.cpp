@@ -7,6 +7,8 @@
 #include "capture/callables.h"
 #include "capture/compiled_function.h"
 #include "capture/counters.h"
+#include "capture/describe.h"
+#include "capture/events.h"
 #include "capture/frame_interpreter.h"
 #include "capture/oracle.h"
 #include "firesteel/native_code.h"
@@ -64,48 +66,21 @@ const Region& region_or_refuse(nb::handle compiled) {
   return *region;
 }
 
-nb::object shown(const std::optional<Break>& broken) {
-  if (!broken) return nb::none();
-  const BreakRow& words = row(broken->reason);
-  nb::dict result;
-  result["reason"] = words.id;
-  result["message"] = broken->what();
-  result["why"] = words.why;
-  result["remedy"] = words.next;
-  result["place"] = broken->place;
-  result["inside"] = broken->inside;
-  result["file"] = broken->file;
-  result["line"] = broken->line;
+nb::list entries_of(const Region& region) {
+  nb::list result;
+  for (const auto& segment : region.segments()) result.append(describe(*segment));
   return result;
 }
 
-nb::list entries(nb::handle compiled) {
+nb::list recompiles_of(const Region& region) {
   nb::list result;
-  for (const auto& entry : region_or_refuse(compiled).segments()) {
-    nb::dict shown_entry;
-    shown_entry["graph"] = entry->graph_text;
-    shown_entry["aten"] = entry->runner ? entry->runner->aten_text() : "";
-    shown_entry["guards"] = entry->guards->describe();
-    shown_entry["reason"] = entry->broken ? nb::cast(std::string(row(entry->broken->reason).id)) : nb::none();
-    shown_entry["message"] = entry->broken ? nb::cast(entry->broken->message()) : nb::none();
-    shown_entry["break"] = shown(entry->broken);
-    shown_entry["runs"] = entry->runner != nullptr;
-    shown_entry["eager"] = entry->kind == SegmentKind::Eager;
-    shown_entry["function"] = entry->function;
-    shown_entry["file"] = entry->file;
-    shown_entry["line"] = entry->line;
-    shown_entry["number"] = entry->number;
-    shown_entry["seconds"] = entry->seconds;
-    shown_entry["backend_seconds"] = entry->runner ? entry->runner->compile_seconds() : 0.0;
-    result.append(shown_entry);
-  }
+  for (const Recompile& note : region.recompiles()) result.append(describe(note));
   return result;
 }
 
-nb::list recompiles(nb::handle compiled) {
+nb::list regions() {
   nb::list result;
-  for (const Recompile& recompile : region_or_refuse(compiled).recompiles())
-    result.append(nb::make_tuple(recompile.function, recompile.guard));
+  for (const Region* region : Region::all()) result.append(nb::make_tuple(entries_of(*region), recompiles_of(*region)));
   return result;
 }
 
@@ -135,10 +110,17 @@ void bind_capture(nb::module_& module) {
              nb::arg("recompile_limit"), nb::arg("notes_recompiles") = false, nb::arg("wait") = false,
              nb::arg("isolated") = false);
   module.def("_backends", &backends, "The built-in backends' names, and what they mean.");
-  module.def("_entries", &entries, nb::arg("compiled"), "What a compiled function holds: graphs, guards, reasons.");
-  module.def("_recompiles", &recompiles, nb::arg("compiled"),
-             "For each capture that an earlier one did not make needless: function, guard that failed. Empty where "
-             "compiled without notes_recompiles.");
+  module.def(
+      "_entries", [](nb::handle compiled) { return entries_of(region_or_refuse(compiled)); }, nb::arg("compiled"),
+      "What a compiled function holds: graphs, guards, reasons.");
+  module.def(
+      "_recompiles", [](nb::handle compiled) { return recompiles_of(region_or_refuse(compiled)); }, nb::arg("compiled"),
+      "Each capture that an earlier one did not make needless, and the guard that failed; the first ones only where "
+      "compiled without notes_recompiles.");
+  module.def("_regions", &regions, "(entries, recompiles) of every compiled function there is.");
+  module.def(
+      "_set_event_listener", [](nb::handle listener) { set_event_listener(listener.ptr()); },
+      nb::arg("listener").none());
   module.def("_break_reasons", &break_reasons, "By id: what happened, why it matters, what to do.");
   module.def("counters", &counters_now,
              "What compiled functions have done: frames captured, calls served, missed, and run eagerly by reason.");

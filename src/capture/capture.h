@@ -12,6 +12,7 @@
 
 #include "capture/break_reasons.h"
 #include "capture/journal.h"
+#include "capture/story.h"
 #include "graph/graph.h"
 #include "guards/guard_program.h"
 #include "guards/source.h"
@@ -49,6 +50,7 @@ struct TorchCall {
 
 struct RecordOptions {
   bool always = false;                      // also where no tensor goes in or comes out
+  bool opaque = false;                      // its Python is not looked into
   std::optional<python::Flat> flat_result;  // of an opaque call
 };
 
@@ -172,7 +174,9 @@ class Capture {
   // The real tensor of the program that a tensor stands for; null for one that the captured code made.
   PyObject* real_of(PyObject* tensor) const;
 
-  Graph graph;  // torch-level
+  Graph graph;                       // torch-level
+  Story story;                       // of that graph
+  std::vector<std::string> modules;  // whose forward() is being followed, outermost first
   guards::SourceTable sources;
   std::vector<Guard> guards;
   std::vector<const Source*> input_sources;   // one a graph input
@@ -234,6 +238,7 @@ class Capture {
   void add_input(PyObject* real, PyRef fake, const Source* source, InputRole role);
   void record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
               const RecordOptions& options = {});
+  void tell_story(const Node& node, const RecordOptions& options);
   PyRef opaque_argument(PyObject* value, const char* root);
   PyRef opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result);
 

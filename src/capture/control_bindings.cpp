@@ -4,6 +4,7 @@
 #include "aot/trace.h"
 #include "capture/bindings.h"
 #include "capture/callables.h"
+#include "capture/events.h"
 #include "capture/frame_hook.h"
 #include "capture/marked_function.h"
 #include "capture/marks.h"

@@ -369,6 +369,32 @@ bool is_tensor_hash(PyCodeObject* code) {
 
 }  // namespace
 
+namespace {
+
+// While a module's forward() is followed, what is recorded belongs to that module.
+class ModuleScope {
+ public:
+  ModuleScope(Capture& capture, FsFrame* frame) : capture_(capture) {
+    const PyCodeObject* code = fs_frame_code(frame);
+    PyObject* self = code->co_argcount > 0 ? fs_frame_locals(frame)[0] : nullptr;
+    if (!self || python::text_of(code->co_name) != "forward" || !is_nn_module(self)) return;
+    const Source* source = capture.source_of(self);
+    capture.modules.push_back(source ? source->str() : Py_TYPE(self)->tp_name);
+    entered_ = true;
+  }
+  ~ModuleScope() {
+    if (entered_) capture_.modules.pop_back();
+  }
+  ModuleScope(const ModuleScope&) = delete;
+  ModuleScope& operator=(const ModuleScope&) = delete;
+
+ private:
+  Capture& capture_;
+  bool entered_ = false;
+};
+
+}  // namespace
+
 PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* frame, int throwing) noexcept {
   PyRef result;
   PyObject* generator = fs_frame_generator(frame);
@@ -385,6 +411,7 @@ PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* fra
       capture.stop(BreakReason::Write, fmt::format("stepping the generator `{}`", name));
     const bool expected = std::exchange(capture.expected, nullptr) == fs_frame_function(frame);
     if (!expected && !generator) look_at_arguments(capture, frame);
+    const ModuleScope in_module(capture, frame);
     FrameInterpreter interpreter(capture, state, frame);
     switch (interpreter.run(throwing != 0)) {
       case Ending::Returned:

@@ -9,6 +9,7 @@
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
+#include "python/user_frames.h"
 
 namespace firesteel::capture {
 namespace {
@@ -105,6 +106,7 @@ PyRef Capture::opaque_argument(PyObject* value, const char* root) {
 
 // Runs the function on stand-ins, watches what it does besides, and makes one node of it.
 PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result) {
+  const python::OwnSources own_sources;
   const Flat before = or_refuse(*this, [&] { return python::flatten_input(args.get(), "args"); });
   const Flat named_before =
       kwargs ? or_refuse(*this, [&] { return python::flatten_input(kwargs.get(), "kwargs"); }) : Flat();
@@ -142,6 +144,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   if (!unchanged(before, args.get(), "args") || (kwargs && !unchanged(named_before, kwargs.get(), "kwargs")))
     stop(BreakReason::Mutation, name);
   RecordOptions options;
+  options.opaque = true;
   if (any_result) {
     options.flat_result = or_refuse(*this, [&] { return python::flatten_result(result.get(), function); });
   } else if (!is_tensor_nest(result.get())) {

@@ -200,7 +200,7 @@ void Pieces::note_moving(PyCodeObject* code, int next, PyObject* function, const
   }
 }
 
-std::string Pieces::explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values) {
+std::string Pieces::explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values, bool plainly) {
   if (bucket.held.empty()) return bucket.wasted ? "an object that was used is gone" : "nothing was compiled yet";
   const std::shared_ptr<Segment> held = bucket.held.front().segment;  // explaining runs Python, which may drop it
   const Segment& segment = *held;
@@ -209,7 +209,7 @@ std::string Pieces::explain_miss(const Bucket& bucket, PyObject* function, const
   Slots slots;
   const int failed = segment.guards->run(values.raw, function, slots);
   if (failed == guards::GuardProgram::kPass) return "the inputs share memory in another way";
-  return segment.guards->explain(failed, values.raw, function);
+  return segment.guards->explain(failed, values.raw, function, plainly);
 }
 
 std::vector<std::shared_ptr<Segment>> Pieces::all() const {

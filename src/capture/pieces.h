@@ -64,8 +64,9 @@ class Pieces {
 
   // Learns from a miss which tensors and numbers change from call to call, and from region to region.
   void note_moving(PyCodeObject* code, int next, PyObject* function, const CallValues& values);
-  // Why the newest piece did not serve.
-  static std::string explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values);
+  // Why the newest piece did not serve. `plainly`: no value's own __repr__ is run.
+  static std::string explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values,
+                                  bool plainly = false);
 
   // All of them, those that start a call first.
   std::vector<std::shared_ptr<Segment>> all() const;

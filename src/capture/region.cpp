@@ -8,6 +8,7 @@
 
 #include "capture/callables.h"
 #include "capture/counters.h"
+#include "capture/events.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
 #include "capture/marks.h"
@@ -48,6 +49,7 @@ PyObject* run_eagerly(PyObject* function, const CallValues& values) {
 
 PyObject* fall_back(PyObject* function, const CallValues& values, BreakReason reason) {
   ++counters().fallbacks[static_cast<size_t>(reason)];
+  tell_fallback(code_of(function), reason);
   RegionScope outside(nullptr);
   return run_eagerly(function, values);
 }
@@ -64,6 +66,7 @@ void raise_break(const Break& found) {
 // Ends the frame with the C++ exception at hand as its Python error.
 PyObject* finish_with_error(PyThreadState* state, FsFrame* frame) {
   python::set_python_error_or_runtime_error(std::current_exception());
+  tell_error(fs_frame_code(frame));
   return fs_frame_finish(state, frame, nullptr);
 }
 
@@ -140,6 +143,8 @@ Region::~Region() { all_regions().erase(this); }
 
 Region* Region::current() { return t_region; }
 
+std::vector<const Region*> Region::all() { return {all_regions().begin(), all_regions().end()}; }
+
 void Region::reset_all() {
   forget_warnings();
   const std::vector<Region*> regions(all_regions().begin(), all_regions().end());
@@ -154,13 +159,19 @@ bool Region::is_full(const Bucket& bucket) const {
   return bucket.held.size() >= options_.recompile_limit || bucket.wasted / kPatience >= options_.recompile_limit;
 }
 
-void Region::note_recompile(const Bucket& bucket, PyObject* function, const CallValues& values) {
-  if (!options_.notes_recompiles || bucket.held.empty()) return;
-  recompiles_.push_back({name_of(function), Pieces::explain_miss(bucket, function, values)});
+void Region::note_recompile(const Bucket& bucket, PyObject* function, const CallValues& values, bool is_last) {
+  constexpr size_t kMostNotes = 32;
+  if (bucket.held.empty() || (!options_.notes_recompiles && recompiles_.size() >= kMostNotes)) return;
+  const std::shared_ptr<Segment> newest = bucket.held.front().segment;
+  Recompile note{name_of(function), newest->file, newest->line, newest->number, {}, is_last};
+  note.guard = Pieces::explain_miss(bucket, function, values, /*plainly=*/!options_.notes_recompiles);
+  tell_recompile(note);
+  recompiles_.push_back(std::move(note));
 }
 
 bool Region::reach_limit(Bucket& bucket, PyObject* function, const CallValues& values) {
   bucket.gave_up = true;
+  note_recompile(bucket, function, values, /*is_last=*/true);
   const std::string text = fmt::format(
       "`{}` was compiled {} times and runs eagerly from now on\n  the guard that failed last: {}\n"
       "  try: pass what keeps changing as a tensor, keep it out of the compiled function, or raise recompile_limit",
@@ -270,32 +281,6 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
   return run_hooked(function, values, std::move(segment), slots);
 }
 
-namespace {
-
-PyObject* g_listener = nullptr;
-
-// Tells the listener what was captured; its mistakes are its own.
-void tell(const Segment& segment) {
-  if (!g_listener) return;
-  python::ErrorAside aside;
-  PyRef keeper = PyRef::borrow(g_listener);
-  const std::string reason = segment.broken ? segment.broken->what() : "";
-  const std::string id = segment.broken ? row(segment.broken->reason).id : "";
-  PyRef told = PyRef::steal(PyObject_CallFunction(
-      g_listener, "sssisssnO", segment.function.c_str(), segment.file.c_str(), segment.graph_text.c_str(), segment.line,
-      id.c_str(), reason.c_str(), segment.broken ? segment.broken->place.c_str() : "",
-      static_cast<Py_ssize_t>(segment.broken ? segment.broken->depth : 0),
-      segment.kind == SegmentKind::Eager ? Py_True : Py_False));
-  if (!told) PyErr_WriteUnraisable(g_listener);
-}
-
-}  // namespace
-
-void set_capture_listener(PyObject* listener) {
-  PyRef old = PyRef::steal(g_listener);
-  g_listener = listener == Py_None ? nullptr : Py_NewRef(listener);
-}
-
 // Takes the frame of this call: captures it where no piece is known, and runs it in pieces.
 PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::shared_ptr<Segment> first,
                              Slots& slots) {
@@ -315,9 +300,10 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
                                 options_.fullgraph);
         if (options_.fullgraph && first->kind != SegmentKind::Return) {
           raise_break(*first->broken);
+          tell_error(code_of(function));
           return fs_frame_finish(state, frame, nullptr);
         }
-        tell(*first);
+        tell_capture(*first);
         if (first->kind != SegmentKind::Eager) ++counters().captured;
         if (first->kind != SegmentKind::Concrete && !first->matches(values.raw, function, slots))
           return run_on(state, frame, BreakReason::Unstable);
@@ -335,6 +321,7 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
 
 PyObject* Region::run_on(PyThreadState* state, FsFrame* frame, BreakReason reason) {
   ++counters().fallbacks[static_cast<size_t>(reason)];
+  tell_fallback(fs_frame_code(frame), reason);
   if (fs_frame_next(frame) == 0) hide_free_variables(frame);
   RegionScope outside(nullptr);
   return run_frame(state, frame);
@@ -367,7 +354,7 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         pieces_.note_moving(code, fs_frame_next(frame), function, values);
         segment = capture_segment({state, frame, function, nullptr, nullptr, &here.moving}, options_.backend,
                                   /*whole=*/false);
-        tell(*segment);
+        tell_capture(*segment);
         if (segment->kind != SegmentKind::Eager) ++counters().captured;
         if (segment->kind != SegmentKind::Concrete && !segment->matches(fs_frame_locals(frame), function, slots))
           return run_on(state, frame, BreakReason::Unstable);

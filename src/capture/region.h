@@ -12,14 +12,17 @@ struct RegionOptions {
   BackendChoice backend;
   bool fullgraph;
   size_t recompile_limit;
-  bool notes_recompiles = false;  // for explain(): a note spells values, which runs their __repr__
+  bool notes_recompiles = false;  // for explain(): every one, and values are spelled by their own __repr__
   bool isolated = false;          // neither uses the pieces of other regions nor lends its own
 };
 
 // A capture that an earlier one did not make needless.
 struct Recompile {
-  std::string function;
-  std::string guard;  // the one that failed, in words
+  std::string function, file;
+  int line = 0;
+  uint64_t before = 0;   // the number of the piece that did not serve
+  std::string guard;     // the one that failed, in words
+  bool is_last = false;  // the limit was reached: eager from now on
 };
 
 class Region {
@@ -36,6 +39,7 @@ class Region {
   bool is_whole() const { return options_.fullgraph; }
   // The region whose code runs eagerly between two pieces, on this thread; or null.
   static Region* current();
+  static std::vector<const Region*> all();
   // Forgets all that all regions have compiled.
   static void reset_all();
 
@@ -50,7 +54,7 @@ class Region {
   using Slots = guards::Slots;
 
   bool is_full(const Bucket& bucket) const;
-  void note_recompile(const Bucket& bucket, PyObject* function, const CallValues& values);
+  void note_recompile(const Bucket& bucket, PyObject* function, const CallValues& values, bool is_last = false);
   // False: a warning was turned into an error.
   bool reach_limit(Bucket& bucket, PyObject* function, const CallValues& values);
   PyObject* run_hooked(PyObject* function, const CallValues& values, std::shared_ptr<Segment> first, Slots& slots);
@@ -76,9 +80,6 @@ class Region {
   bool is_forced_ = false;  // one of those
   std::vector<Recompile> recompiles_;
 };
-
-// Called with a description of each piece right after it was captured; None: nobody is.
-void set_capture_listener(PyObject* listener);
 
 // A call made by an instruction that runs eagerly: functions of the user's are compiled in pieces of their own.
 PyRef call_for_real(PyObject* callable, const CallArgs& args);

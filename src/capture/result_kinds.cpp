@@ -44,7 +44,7 @@ class ResultKindsRunner final : public Runner {
     }
     return true;
   }
-  std::string aten_text() const override { return inner_->aten_text(); }
+  const Executable* executable() const override { return inner_->executable(); }
   double compile_seconds() const override { return inner_->compile_seconds(); }
   int traverse(visitproc visit, void* arg) const override { return inner_->traverse(visit, arg); }
 

@@ -228,7 +228,7 @@ class AotRunner final : public Runner {
     return true;
   }
 
-  std::string aten_text() const override { return executable_.joint().str(); }
+  const Executable* executable() const override { return &executable_; }
 
  private:
   Executable executable_;

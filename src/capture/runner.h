@@ -36,8 +36,8 @@ class Runner {
   virtual ~Runner() = default;
   // `slots` are the guard program's values. False: the inputs do not fit after all, nothing has run.
   virtual bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const = 0;
-  virtual std::string aten_text() const { return {}; }
-  virtual double compile_seconds() const { return 0; }  // spent at the first run
+  virtual const Executable* executable() const { return nullptr; }  // the ATen graph's, where there is one
+  virtual double compile_seconds() const { return 0; }              // spent at the first run
   virtual int traverse(visitproc, void*) const { return 0; }
 };
 

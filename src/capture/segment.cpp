@@ -171,6 +171,7 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   if (segment.runner && capture.switches_modes && !backend.runs_aten())
     segment.runner = make_mode_keeping_runner(std::move(segment.runner));
   segment.graph_text = capture.graph.str();
+  segment.story = std::move(capture.story);
 }
 
 // Guards under which a capture is known to break at once, so that the next call need not try.
@@ -196,6 +197,7 @@ class Birth {
     segment->line = start_.shape ? code->co_firstlineno : PyCode_Addr2Line(code, next_ * int(sizeof(_Py_CODEUNIT)));
     segment->number = ++count;
     segment->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    segment->story.began = std::chrono::duration<double>(begin_.time_since_epoch()).count();
     return segment;
   }
 
@@ -247,7 +249,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
           if (any_disallowed_operators()) warn_of_disallowed_operators(trace);
           CompilerOptions options;
           if (backend.kind == Backend::Native) options.native = native_code(backend.wait);
-          executable.emplace(compile_trace(std::move(trace), options));
+          executable.emplace(compile_trace(std::move(trace), options, &capture.story.stages));
         }
       });
     } catch (const Break& found) {

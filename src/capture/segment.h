@@ -10,6 +10,7 @@
 #include "capture/modes.h"
 #include "capture/recipe.h"
 #include "capture/runner.h"
+#include "capture/story.h"
 #include "guards/ambient.h"
 #include "guards/guard_program.h"
 
@@ -45,6 +46,7 @@ struct Segment {
   int line = 0;
   uint64_t number = 0;
   double seconds = 0;
+  Story story;
 
   // Checks the guards over the call's arguments, or the frame's locals and stack. `slots` are filled on success.
   bool matches(PyObject* const* values, PyObject* function, guards::Slots& slots) const;

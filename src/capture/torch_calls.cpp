@@ -165,6 +165,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   for (const Tree& child : named.tree.children) node->args.push_back(arg_of(child, leaves, next));
   node->kwarg_names = named.tree.keys;
   node->source = python::user_source();
+  tell_story(*node, options);
   if (python::is_tensor(result)) {
     node->returns.push_back({});
   } else if (!found.empty()) {
@@ -183,7 +184,21 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   if (marks_calls) call_marks.push_back({at::sequence_number::peek(), clock, break_here(BreakReason::Trace, name)});
 }
 
+void Capture::tell_story(const Node& node, const RecordOptions& options) {
+  const size_t index = graph.nodes.size() - 1;
+  story.modules.resize(index);
+  story.sources.resize(index);
+  story.sources.push_back(node.source);
+  story.modules.push_back(modules.empty() ? std::string() : modules.back());
+  if (options.opaque) story.opaque.push_back(index);
+  if (node.source) story.calls[node.source] = index;
+  if (const python::OwnSources* own = python::OwnSources::current()) {
+    for (const SourceRef& source : own->copies()) story.calls[source] = index;
+  }
+}
+
 PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs) {
+  const python::OwnSources own_sources;
   if (mark_of(callable).mark == Mark::Disallowed) stop(BreakReason::Disallowed, name);
   refuse_overriding(*this, args.get(), name);
   PyRef with_number = with_number_input(name, args.get(), kwargs.get());

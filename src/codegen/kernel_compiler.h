@@ -27,6 +27,16 @@ inline bool all_made(std::span<const KernelFunction> functions) {
   return std::find(functions.begin(), functions.end(), nullptr) == functions.end();
 }
 
+// What it took to make a kernel, for people who wonder.
+struct KernelFacts {
+  bool made = false;       // false: it could not be, and ATen runs its operators
+  bool from_disk = false;  // its code was there from an earlier process
+  double began = 0;        // by the steady clock, in seconds
+  double seconds = 0;
+};
+// Empty for one that was not asked for yet, or is still to come.
+FIRESTEEL_API std::optional<KernelFacts> kernel_facts(const LoopKernel& kernel);
+
 // The answer for a kernel that has been asked for before; does not wait for a compilation.
 FIRESTEEL_API std::optional<KernelFunction> known_kernel(const LoopKernel& kernel);
 

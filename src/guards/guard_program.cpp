@@ -24,14 +24,14 @@ constexpr const char* kTexts[] = {
 
 std::string type_name(PyObject* type) { return reinterpret_cast<PyTypeObject*>(type)->tp_name; }
 
-std::string keys_text(PyObject* keys) {
+std::string keys_text(PyObject* keys, std::string (*spell)(PyObject*)) {
   PyRef list = PyRef::steal(PySequence_List(keys));
   if (!list) PyErr_Clear();
   for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
     PyObject* key = PyList_GET_ITEM(list.get(), i);
     if (PyWeakref_CheckRefExact(key)) PyList_SetItem(list.get(), i, Py_NewRef(PyWeakref_GET_OBJECT(key)));
   }
-  return list ? python::spell(list.get()) : "?";
+  return list ? spell(list.get()) : "?";
 }
 
 // Keys are constants of exact types, or objects compared by identity: no Python code runs.
@@ -325,7 +325,8 @@ int GuardProgram::run(PyObject* const* arguments, PyObject* function, Slots& slo
   return kPass;
 }
 
-std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObject* function) const {
+std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObject* function, bool plainly) const {
+  const auto spell = plainly ? &python::spell_plainly : &python::spell;
   // Spelling values runs Python code, which may let go of anything.
   const std::vector<PyRef> pins = holdings_.pin_all();
   if (holdings_.dead()) return "an object that was used is gone";
@@ -352,8 +353,8 @@ std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObje
       break;
     case GuardKind::Items:
     case GuardKind::Keys:
-      then = keys_text(expected);
-      now = keys_text(value);
+      then = keys_text(expected, spell);
+      now = keys_text(value, spell);
       break;
     case GuardKind::ClassAttributes:
       then = check.attributes->type()->tp_name;
@@ -365,7 +366,7 @@ std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObje
       break;
     case GuardKind::Builtin:
       then = check.method->ml_name;
-      now = python::spell(value);
+      now = spell(value);
       break;
     case GuardKind::Same:
     case GuardKind::Distinct:
@@ -373,8 +374,8 @@ std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObje
       then = steps_[check.other].text;
       break;
     default:
-      then = python::spell(expected);
-      now = value ? python::spell(value) : "";
+      then = spell(expected);
+      now = value ? spell(value) : "";
   }
   return fmt::format(fmt::runtime(kTexts[static_cast<size_t>(check.kind)]), source, then, now);
 }
@@ -442,10 +443,12 @@ std::string GuardProgram::line(const Check& check, const std::string& text) cons
       FIRESTEEL_GUARD_KINDS(X)
 #undef X
   };
-  std::string more = check.expected && check.kind != GuardKind::Tensor ? python::spell(check.expected) : "";
+  // A tensor's data says nothing of the guard, and takes long to print.
+  const auto spell = check.expected && python::is_tensor(check.expected) ? &python::spell_plainly : &python::spell;
+  std::string more = check.expected && check.kind != GuardKind::Tensor ? spell(check.expected) : "";
   if (check.kind == GuardKind::Builtin) more = check.method->ml_name;
   if (check.kind == GuardKind::Length) more = std::to_string(check.number);
-  if (check.kind == GuardKind::Keys) more = keys_text(check.expected);
+  if (check.kind == GuardKind::Keys) more = keys_text(check.expected, spell);
   if (check.attributes) more = check.attributes->type()->tp_name;
   if (check.tensor) more = check.tensor->str();
   if (check.kind == GuardKind::Same || check.kind == GuardKind::Distinct) more = steps_[check.other].text;

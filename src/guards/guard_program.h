@@ -70,8 +70,8 @@ class GuardProgram {
   int run(PyObject* const* arguments, PyObject* function, Slots& slots) const;
   uint32_t slot_of(const Source* source) const { return slots_.at(source->slot); }
 
-  // In words, for the guard that run() named.
-  std::string explain(int failed, PyObject* const* arguments, PyObject* function) const;
+  // In words, for the guard that run() named. `plainly`: no value's own __repr__ is run.
+  std::string explain(int failed, PyObject* const* arguments, PyObject* function, bool plainly) const;
   // What guards wanted to be one certain tensor, or a number of one certain value, and is another: the ways there.
   struct Moved {
     std::vector<SourcePath> tensors, numbers;

@@ -118,6 +118,30 @@ std::string spell(PyObject* object) {
   return spelled;
 }
 
+namespace {
+
+bool is_spelled_by_c(PyObject* object) {
+  if (object == Py_None || object == Py_Ellipsis || PyBool_Check(object) || PyLong_CheckExact(object) ||
+      PyFloat_CheckExact(object) || PyComplex_CheckExact(object) || PyUnicode_CheckExact(object) ||
+      PyBytes_CheckExact(object) || PyFunction_Check(object) || PyCFunction_Check(object) || PyCode_Check(object) ||
+      is_torch_constant(object))
+    return true;
+  if (PyType_Check(object)) return Py_TYPE(object) == &PyType_Type;
+  if (!PyTuple_CheckExact(object) && !PyList_CheckExact(object)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(object, i);
+    if (PyTuple_CheckExact(item) || PyList_CheckExact(item) || !is_spelled_by_c(item)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string spell_plainly(PyObject* object) {
+  if (is_spelled_by_c(object)) return spell(object);
+  return std::string("<") + Py_TYPE(object)->tp_name + " object>";
+}
+
 PyRef fresh_constant(PyObject* constant) {
   if (PySet_CheckExact(constant)) return checked(PySet_New(constant));
   return PyRef::borrow(constant);

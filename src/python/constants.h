@@ -21,6 +21,9 @@ bool same_constant(PyObject* a, PyObject* b);
 // `3`, `"mean"`, `torch.float32`: repr, shortened, and never an error.
 std::string spell(PyObject* object);
 
+// The same without running any Python code: constants and containers of these as they are, of others the class.
+std::string spell_plainly(PyObject* object);
+
 // What to hand out for a stored constant: itself, or a copy where the caller could change it.
 PyRef fresh_constant(PyObject* constant);
 

@@ -38,6 +38,8 @@ std::vector<std::string>& library_folders() {
 // The frame that called firesteel.trace on this thread; only compared, never read.
 thread_local PyFrameObject* t_trace_caller = nullptr;
 
+thread_local OwnSources* t_own_sources = nullptr;
+
 CodeEntry& entry_of(PyCodeObject* code) {
   auto [found, inserted] = cache().codes.try_emplace(reinterpret_cast<PyObject*>(code));
   CodeEntry& entry = found->second;
@@ -103,6 +105,17 @@ SourceScope::~SourceScope() {
   cache().files.clear();
 }
 
+OwnSources::OwnSources() : outer_(std::exchange(t_own_sources, this)) {}
+OwnSources::~OwnSources() { t_own_sources = outer_; }
+const OwnSources* OwnSources::current() { return t_own_sources; }
+
+SourceRef OwnSources::copy_of(const SourceRef& source) {
+  const auto known = std::find(originals_.begin(), originals_.end(), source);
+  if (known != originals_.end()) return copies_[known - originals_.begin()];
+  originals_.push_back(source);
+  return copies_.emplace_back(std::make_shared<const SourceLocation>(*source));
+}
+
 SourceRef user_source() {
   if (!Py_IsInitialized()) return nullptr;
   Gil gil;
@@ -114,7 +127,7 @@ SourceRef user_source() {
     if (entry.is_user) found = source_at(entry, frame, code);
     return !entry.is_user;
   });
-  return found;
+  return found && t_own_sources ? t_own_sources->copy_of(found) : found;
 }
 
 std::vector<UserLine> user_lines(size_t limit) {

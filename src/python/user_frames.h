@@ -31,6 +31,25 @@ class SourceScope {
   PyFrameObject* outer_caller_;
 };
 
+// While one lives, user_source() gives copies of its own on this thread: what one call has recorded can be told from
+// what another call of the same line has, in the backward, too.
+class OwnSources {
+ public:
+  OwnSources();
+  ~OwnSources();
+  OwnSources(const OwnSources&) = delete;
+  OwnSources& operator=(const OwnSources&) = delete;
+  static const OwnSources* current();
+  const std::vector<SourceRef>& copies() const { return copies_; }
+
+ private:
+  friend SourceRef user_source();
+  SourceRef copy_of(const SourceRef& source);
+
+  OwnSources* outer_;
+  std::vector<SourceRef> originals_, copies_;
+};
+
 // A place in the user's program, as an error shows it.
 struct UserLine {
   PyRef code;     // may be empty

@@ -269,6 +269,12 @@ const Signature& Executable::signature() const { return state_->signature; }
 const Graph& Executable::joint() const { return state_->trace.joint.graph; }
 const Graph& Executable::forward() const { return state_->parts.forward; }
 const Graph* Executable::backward() const { return state_->has_backward ? &state_->parts.backward : nullptr; }
+std::vector<RunPlan> Executable::run_plans() const {
+  std::vector<RunPlan> plans;
+  plans.push_back(plan_run(state_->parts.forward, state_->forward.tier()));
+  if (state_->has_backward) plans.push_back(plan_run(state_->parts.backward, state_->backward->program.tier()));
+  return plans;
+}
 const Tree& Executable::input_tree() const { return state_->trace.joint.graph.input_tree; }
 const Tree& Executable::output_tree() const { return state_->trace.result_tree; }
 

@@ -6,6 +6,7 @@
 
 #include "aot/trace.h"
 #include "partition/partition.h"
+#include "runtime/run_plan.h"
 #include "runtime/signature.h"
 #include "runtime/tiers.h"
 
@@ -34,6 +35,8 @@ class FIRESTEEL_API Executable {
   const Graph& joint() const;     // the whole trace
   const Graph& forward() const;   // the joint itself where there is no backward
   const Graph* backward() const;  // null where there is none
+  // How the forward graph runs, and the backward one where there is one.
+  std::vector<RunPlan> run_plans() const;
   const Tree& input_tree() const;
   const Tree& output_tree() const;  // of the results
 

@@ -10,6 +10,8 @@
 
 namespace firesteel {
 
+enum class Tier : uint8_t { Aten, Waiting, Native };
+
 class TieredProgram {
  public:
   TieredProgram(const Graph& graph, NativeCode native);
@@ -19,9 +21,10 @@ class TieredProgram {
   const Program& best() const {
     return state_.load(std::memory_order_acquire) == State::Native ? *native_ : best_by_now();
   }
+  Tier tier() const { return state_.load(std::memory_order_acquire); }
 
  private:
-  enum class State : uint8_t { Aten, Waiting, Native };
+  using State = Tier;
   const Program& best_by_now() const;
 
   Program aten_;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -22,6 +23,7 @@ struct Library {
   std::mutex compiling;  // LLVM is used by one thread at a time; taken before `mutex` where both are
   std::mutex mutex;      // guards all below
   std::unordered_map<std::string, KernelFunction> functions;  // by target and text; null where compilation failed
+  std::unordered_map<std::string, KernelFacts> facts;         // of the same
   KernelCounters counters;
   bool warned = false;
   bool failing = false;  // guarded by `compiling`
@@ -75,6 +77,10 @@ std::string key_of(const LoopKernel& kernel, cpu::Target target) {
   return std::string(cpu::target_text(target)) + "\n" + kernel.str();
 }
 
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 std::optional<KernelFunction> find(Library& known, const std::string& key) {
   std::lock_guard lock(known.mutex);
   auto found = known.functions.find(key);
@@ -91,6 +97,7 @@ KernelFunction find_or_make(Library& known, const LoopKernel& kernel, cpu::Targe
   std::string why;
   auto by = cpu::MadeBy::Compiler;
   KernelFunction function = nullptr;
+  const double began = seconds_now();
   try {
     function = known.failing ? nullptr : cpu::make_kernel(kernel, target, by, why);
     if (known.failing) why = "it was made to fail for a test";
@@ -99,6 +106,7 @@ KernelFunction find_or_make(Library& known, const LoopKernel& kernel, cpu::Targe
   }
   std::lock_guard lock(known.mutex);
   known.functions.emplace(key, function);
+  known.facts[key] = {function != nullptr, by == cpu::MadeBy::Cache, began, seconds_now() - began};
   uint64_t& count = by == cpu::MadeBy::Cache ? known.counters.loaded : known.counters.compiled;
   ++(function ? count : known.counters.failed);
   if (!why.empty()) warn_once(known, kernel, why);
@@ -116,6 +124,14 @@ std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> k
 
 std::optional<KernelFunction> known_kernel(const LoopKernel& kernel) {
   return find(library(), key_of(kernel, cpu::chosen_target()));
+}
+
+std::optional<KernelFacts> kernel_facts(const LoopKernel& kernel) {
+  Library& known = library();
+  const std::string key = key_of(kernel, cpu::chosen_target());
+  std::lock_guard lock(known.mutex);
+  auto found = known.facts.find(key);
+  return found == known.facts.end() ? std::nullopt : std::optional(found->second);
 }
 
 void check_kernel_target() { cpu::chosen_target(); }

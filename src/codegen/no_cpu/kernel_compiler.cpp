@@ -7,6 +7,7 @@ std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> k
   return std::vector<KernelFunction>(kernels.size(), nullptr);
 }
 
+std::optional<KernelFacts> kernel_facts(const LoopKernel&) { return std::nullopt; }
 std::optional<KernelFunction> known_kernel(const LoopKernel&) { return nullptr; }
 
 void check_kernel_target() {}
