@@ -76,10 +76,11 @@ from ._controls import (  # noqa: E402
 from ._explain import Explanation, explain  # noqa: E402
 from ._logs import logs  # noqa: E402
 from ._platform import UnsupportedPlatformError  # noqa: E402
+from ._report import report  # noqa: E402
 from ._version import __version__  # noqa: E402
 from .interop.dropin import install, uninstall  # noqa: E402
 
-from . import _logs, compiler  # noqa: E402, isort: skip
+from . import _logs, _report, compiler  # noqa: E402, isort: skip
 
 # Frames of these files are never "the user's line": torch, Firesteel, and what only passes calls on.
 _C._set_library_folders(
@@ -94,6 +95,7 @@ _C._set_library_folders(
 )
 
 _logs.from_environment()
+_report.from_environment()
 
 __all__ = [
     "BackendError",
@@ -144,6 +146,7 @@ __all__ = [
     "register_constant",
     "register_dataclass",
     "register_pytree_node",
+    "report",
     "reset",
     "reset_counters",
     "reset_native_counters",

@@ -1,0 +1,75 @@
+"""report(): one self-contained HTML file that shows what was captured, why it broke, and what it cost."""
+
+import atexit
+import os
+import sys
+import tempfile
+
+from . import gather, page
+
+VARIABLE = "FIRESTEEL_REPORT"
+
+_recorder = None
+_at_exit = {}  # path -> the process that shall write it
+
+
+def report(path, *, title=None):
+    """Writes a report of all that is compiled, and of all that was recorded, into one HTML file; gives its path.
+
+    What is compiled at this moment is always in it. `FIRESTEEL_REPORT=out.html` and `python -m firesteel --report
+    out.html script.py` record from the start and write at the end, so that functions that are gone by then, and
+    code that never could be compiled, are told of as well.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"report() needs a path, not {path!r}")
+    path = os.path.abspath(os.fspath(path)).replace("%p", str(os.getpid()))
+    facts = gather.facts(_recorder)
+    _write(path, page.html(facts, title or _title()))
+    return path
+
+
+def record(path):
+    """Records from now on, and writes the report when the program ends. `%p` in the path is the process's number."""
+    global _recorder
+    if _recorder is None:
+        _recorder = gather.Recorder()
+        _recorder.start()
+        atexit.register(_write_at_exit)
+    _at_exit[os.path.abspath(os.fspath(path))] = os.getpid()
+
+
+def from_environment():
+    """What FIRESTEEL_REPORT asks for, when the package is loaded."""
+    path = os.environ.get(VARIABLE, "").strip()
+    if path:
+        record(path)
+
+
+def _write_at_exit():
+    for path, process in _at_exit.items():
+        if process != os.getpid() or _recorder.is_empty():
+            continue
+        try:
+            print(f"firesteel: the report is in {report(path)}", file=sys.stderr)
+        except Exception as error:  # the program itself went well
+            print(f"firesteel: the report could not be written to {path}: {error}", file=sys.stderr)
+
+
+def _title():
+    return os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] not in ("", "-c") else "Python"
+
+
+def _write(path, text):
+    """Under another name first: whoever reads it meanwhile finds the old one, or the new one, whole."""
+    handle, unfinished = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".firesteel-report-", suffix=".html")
+    try:
+        # A path that is no text is shown with what could be read of it.
+        with open(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(unfinished, 0o666 & ~mask)
+        os.replace(unfinished, path)
+    except BaseException:
+        os.unlink(unfinished)
+        raise
