@@ -1,13 +1,13 @@
 """The command line: python -m firesteel, which also runs programs on Firesteel."""
 
 import argparse
-import os
+import importlib
 import platform
-import runpy
 import sys
 import sysconfig
 from pathlib import Path
 
+from ._commands import programs
 from ._version import __version__
 
 
@@ -27,21 +27,6 @@ def version_text() -> str:
     import torch
 
     return f"firesteel {__version__} (torch {torch.__version__}, Python {platform.python_version()})"
-
-
-def run_program(arguments: list[str]) -> None:
-    """`script.py args…` or `-m module args…`, as Python itself would run it, on Firesteel."""
-    import firesteel
-
-    firesteel.install()
-    if arguments[0] == "-m":
-        sys.argv = arguments[1:]
-        sys.path[0] = os.getcwd()
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv = arguments
-        sys.path[0] = str(Path(arguments[0]).resolve().parent)
-        runpy.run_path(arguments[0], run_name="__main__")
 
 
 def startup_files() -> tuple[Path, Path]:
@@ -64,34 +49,66 @@ def disable() -> str:
     return f"removed {', '.join(map(str, found))}" if found else "there was nothing to remove"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
+# What may stand first: a word, what it does, and the module and function that do it.
+WORDS = {
+    "run": ("runs a program on Firesteel: run train.py --epochs 3", "programs", "run"),
+    "report": ("the same, and writes an HTML report of what was captured and why it broke", "programs", "report"),
+    "explain": (
+        "what becomes of one function: explain model.py:forward --args 'torch.randn(8)'",
+        "explain",
+        "run",
+    ),
+    "cache": ("info, clear: the kernels on disk", "cache", "run"),
+    "doctor": ("looks whether all is well here, and says how to mend what is not", "doctor", "run"),
+    "enable": ("programs that cannot be started this way run on Firesteel where FIRESTEEL=1 is set", None, enable),
+    "disable": ("ends that", None, disable),
+}
+
+
+def _parser():
+    words = "\n".join(f"  {word:9} {what}" for word, (what, _, _) in WORDS.items())
     parser = argparse.ArgumentParser(
         prog="python -m firesteel",
-        usage="python -m firesteel [option] | script.py [args…] | -m module [args…] | enable | disable",
+        usage="python -m firesteel WORD … | [--report FILE] [--logs KINDS] script.py [args…] | -m module [args…]",
         description="Firesteel: the torch.compile stack as a native C++ library over ATen. With a script or a module: "
         "runs it with torch.compile, torch.compiler and torch._dynamo's controls served by Firesteel.",
-        epilog="In CMake: find_package(Firesteel), with -DFiresteel_DIR=$(python -m firesteel --cmake-dir).",
+        epilog=f"words (each has a --help of its own; `firesteel` alone is the same command):\n{words}\n\n"
+        "where to start:\n"
+        "  firesteel doctor                    does it work here?\n"
+        "  firesteel run train.py              your program, unchanged\n"
+        "  firesteel report train.py           what was captured, what broke, what to do\n\n"
+        "In CMake: find_package(Firesteel), with -DFiresteel_DIR=$(python -m firesteel --cmake-dir).",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="store_true", help="print the versions of Firesteel, torch and Python")
     parser.add_argument(
         "--cmake-dir", action="store_true", help="print the folder of the CMake package, for C++ programs"
     )
+    parser.add_argument("--report", metavar="FILE", help="with a program: writes a report about it when it ends")
+    parser.add_argument("--logs", metavar="KINDS", help="with a program: switches logs on, as FIRESTEEL_LOGS does")
     parser.add_argument("-m", metavar="module", help="run a module: -m pytest, -m torch.distributed.run")
-    parser.add_argument("program", nargs="?", help="a script, or one of two words: enable lets programs that cannot be "
-                        "started this way run on Firesteel where FIRESTEEL=1 is set; disable ends that")  # fmt: skip
-    words = {"enable": enable, "disable": disable}
-    if arguments and arguments[0] in words and not Path(arguments[0]).exists():
-        print(words[arguments[0]]())
+    return parser
+
+
+def _word(name, arguments):
+    _, module, function = WORDS[name]
+    if module is None:
+        print(function())
         return 0
-    if arguments and (arguments[0] == "-m" or not arguments[0].startswith("-")):
-        if arguments == ["-m"]:
-            parser.error("-m needs a module")
-        if arguments[0] != "-m" and not Path(arguments[0]).exists():
-            parser.error(f"there is no script {arguments[0]}")
-        run_program(arguments)
-        return 0
-    options = parser.parse_args(arguments)
+    return getattr(importlib.import_module(f"._commands.{module}", __package__), function)(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    # A script may have the name of a word.
+    if arguments and arguments[0] in WORDS and not Path(arguments[0]).is_file():
+        return _word(arguments[0], arguments[1:])
+    parser = _parser()
+    options, program = programs.split(parser, arguments)
+    if program:
+        return programs.start(parser, options.report, options.logs, program)
+    if options.report or options.logs:
+        parser.error("--report and --logs need a program to run")
     if options.version:
         print(version_text())
     elif options.cmake_dir:

@@ -1,0 +1,1 @@
+"""The words that `firesteel WORD …` knows, one module each."""

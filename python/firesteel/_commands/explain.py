@@ -1,0 +1,73 @@
+"""`firesteel explain script.py:function`: what becomes of one function, called with arguments that are given."""
+
+import argparse
+import inspect
+import runpy
+import sys
+from pathlib import Path
+
+
+def _arguments(text, space):
+    """What stands between the brackets of a call: values by place and by name."""
+    return eval(f"(lambda *args, **kwargs: (args, kwargs))({text})", space)
+
+
+def _missing(function):
+    """Names of parameters that must be given."""
+    try:
+        parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [it.name for it in parameters if it.kind in plain and it.default is inspect.Parameter.empty]
+
+
+def run(arguments):
+    """firesteel explain"""
+    parser = argparse.ArgumentParser(
+        prog="firesteel explain",
+        usage="firesteel explain script.py:function [--args 'ARGUMENTS'] [--report FILE] [--backend NAME]",
+        description='Loads a script (what stands under `if __name__ == "__main__":` is not run), compiles one of its '
+        "functions or modules, calls it once and tells what became of it: graphs, graph breaks with their line and "
+        "what to do, guards, kernels, times.",
+        epilog="examples:\n  firesteel explain model.py:forward --args 'torch.randn(8, 16), scale=2'\n"
+        "  firesteel explain model.py:net --args 'example()'       # names of the script may be used\n"
+        "  firesteel explain model.py:main                         # a function without arguments",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", help="script.py:name, where name may have dots")
+    parser.add_argument(
+        "--args", default="", help="the arguments of the call, as Python; it may use torch and the script's names"
+    )
+    parser.add_argument("--backend", default=None, help="as of firesteel.compile")
+    parser.add_argument("--report", metavar="FILE", help="writes the report as well")
+    options = parser.parse_args(arguments)
+    script, _, name = options.target.rpartition(":")
+    if not script or not name:
+        parser.error(f"{options.target} is not of the form script.py:function")
+    if not Path(script).is_file():
+        parser.error(f"there is no script {script}")
+    return _explain(parser, options, script, name)
+
+
+def _explain(parser, options, script, name):
+    import torch
+
+    import firesteel
+
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    space = runpy.run_path(script, run_name="firesteel_explain")
+    first, *rest = name.split(".")
+    if first not in space:
+        parser.error(f"{script} has no {first}")
+    function = space[first]
+    for part in rest:
+        function = getattr(function, part)
+    space.setdefault("torch", torch)
+    if not options.args and (missing := _missing(function)):
+        parser.error(f"{name} needs {', '.join(missing)}: give them by --args, as in --args 'torch.randn(8, 16)'")
+    args, kwargs = _arguments(options.args, space)
+    firesteel.explain(function, backend=options.backend)(*args, **kwargs).show()
+    if options.report:
+        print(f"the report is in {firesteel.report(options.report)}")
+    return 0

@@ -1,0 +1,96 @@
+"""`firesteel run` and `firesteel report`: programs as Python itself would run them, on Firesteel."""
+
+import argparse
+import os
+import runpy
+import sys
+from pathlib import Path
+
+
+def run_program(arguments):
+    """`script.py args…` or `-m module args…`, as Python itself would run it, on Firesteel."""
+    import firesteel
+
+    firesteel.install()
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path[0] = str(Path(arguments[0]).resolve().parent)
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+def checked_program(parser, arguments):
+    """The program's own command line, or the parser's error."""
+    if not arguments:
+        parser.error("a script is needed, or -m and a module")
+    if arguments[0] == "-m" and len(arguments) == 1:
+        parser.error("-m needs a module")
+    if arguments[0] != "-m" and not Path(arguments[0]).exists():
+        parser.error(f"there is no script {arguments[0]}")
+    return arguments
+
+
+def run(arguments):
+    """firesteel run"""
+    parser = argparse.ArgumentParser(
+        prog="firesteel run",
+        usage="firesteel run [--logs KINDS] [--report FILE] script.py [args…] | -m module [args…]",
+        description="Runs a program with torch.compile, torch.compiler and torch._dynamo's controls served by "
+        "Firesteel. The program itself stays as it is.",
+        epilog="examples:\n  firesteel run train.py --epochs 3\n  firesteel run --logs breaks,recompiles train.py\n"
+        "  firesteel run -m pytest tests",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_options(parser)
+    options, program = split(parser, arguments)
+    return start(parser, options.report, options.logs, program)
+
+
+def report(arguments):
+    """firesteel report"""
+    parser = argparse.ArgumentParser(
+        prog="firesteel report",
+        usage="firesteel report [-o FILE] script.py [args…] | -m module [args…]",
+        description="Runs a program on Firesteel and writes one HTML file about it when it ends: the source with "
+        "captured and broken lines, graphs, kernels, guards, recompiles, times. The file needs no network.",
+        epilog="examples:\n  firesteel report train.py\n  firesteel report -o out.html train.py --epochs 1",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-o", "--output", default="firesteel-report.html", metavar="FILE",
+                        help="where to write it (firesteel-report.html)")  # fmt: skip
+    parser.add_argument("--logs", metavar="KINDS", help="switches logs on, as FIRESTEEL_LOGS does")
+    options, program = split(parser, arguments)
+    return start(parser, options.output, options.logs, program)
+
+
+def start(parser, report_path, logs, program):
+    """Runs a program with what was asked for beside it."""
+    program = checked_program(parser, program)
+    import firesteel
+
+    if logs:
+        try:
+            firesteel.logs(logs)
+        except ValueError as error:
+            parser.error(str(error))
+    if report_path:
+        firesteel._report.record(report_path)
+    run_program(program)
+    return 0
+
+
+def _add_options(parser):
+    parser.add_argument("--report", metavar="FILE", help="writes a report when the program ends")
+    parser.add_argument("--logs", metavar="KINDS", help="switches logs on, as FIRESTEEL_LOGS does")
+
+
+def split(parser, arguments):
+    """Our own options stand before the program; what stands behind it is the program's."""
+    takes_value = {flag for action in parser._actions if action.nargs != 0 for flag in action.option_strings}
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "-m":
+        at += 2 if arguments[at] in takes_value else 1
+    return parser.parse_args(arguments[:at]), arguments[at:]
