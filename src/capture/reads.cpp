@@ -14,6 +14,14 @@
 namespace firesteel::capture {
 namespace {
 
+// typing.Union and its like: one object each, for ever.
+bool is_special_form(PyObject* object) {
+  static PyObject* type =
+      python::checked(PyObject_GetAttrString(python::checked(PyImport_ImportModule("typing")).get(), "_SpecialForm"))
+          .release();
+  return Py_IS_TYPE(object, reinterpret_cast<PyTypeObject*>(type));
+}
+
 bool is_fixed_object(PyObject* object) {
   return PyType_Check(object) || PyModule_Check(object) || PyCFunction_Check(object) ||
          Py_IS_TYPE(object, &PyMethodDescr_Type) || Py_IS_TYPE(object, &PyWrapperDescr_Type) ||
@@ -274,7 +282,7 @@ void Capture::consult(PyObject* given) {
   Py_ssize_t position = 0;
   PyObject *key = nullptr, *value = nullptr;
   while (PyDict_Next(container, &position, &key, &value)) {
-    if (!is_guardable_constant(key) && !is_fixed_object(key) && !PyFunction_Check(key))
+    if (!is_guardable_constant(key) && !is_fixed_object(key) && !PyFunction_Check(key) && !is_special_form(key))
       stop(BreakReason::Value, fmt::format("a dict with a {} as a key is read", Py_TYPE(key)->tp_name));
     child(value, sources.item(source, key));
   }

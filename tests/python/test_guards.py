@@ -1,5 +1,6 @@
 """Guards: whatever a captured call read and someone changed is seen at the next call, and said in words."""
 
+import typing
 import warnings
 
 import pytest
@@ -323,3 +324,15 @@ def test_misses_are_told_in_words(change, words):
     args, kwargs = change()
     with pytest.warns(RuntimeWarning, match=words):
         compiled(*args, **kwargs)
+
+
+def test_a_dict_keyed_by_forms_of_typing():
+    kinds = {int: 1, typing.Union: 2, typing.Any: 3}
+
+    def f(x):
+        return x + 1, kinds.get(typing.get_origin(typing.Optional[int])), [kinds[key] for key in kinds]
+
+    compiled = firesteel.compile(f, fullgraph=True, backend="eager")
+    for change in ({}, {typing.Any: 5}, {str: 4}):
+        kinds.update(change)
+        assert compiled(torch.ones(2))[1:] == f(torch.ones(2))[1:]

@@ -112,6 +112,6 @@ def test_all_tools_at_once(backend, tmp_path):
     assert seen["after"] == 40
     assert seen["traced"] == [1, 2, 3, 4, 5]
     assert seen["covered"] == [1, 2, 3, 4, 5]
-    assert seen["profiled"] == 40
+    assert seen["profiled"] == 40 if sys.version_info < (3, 12) else seen["profiled"] >= 40
     assert seen["debugged"].count("-> y = x * n") == 2
     assert seen["debugged"].count("('y', tensor(") == 2

@@ -639,7 +639,8 @@ def test_state_that_the_compiled_code_has_changed(backend):
     if backend == "eager":  # its Python runs with the graph, and writes come after it
         with pytest.raises(firesteel.GraphBreakError, match=r"which `.*reads` could read"):
             run(firesteel.compile(f, backend=backend, fullgraph=True))
-    elif len(sys._current_frames()) == 1:  # beside other threads it is a break as well
+    elif len(sys._current_frames()) == 1 and not torch.cuda.is_available():
+        # Beside other threads it is a break as well, and torch keeps one for each GPU.
         torch.testing.assert_close(run(firesteel.compile(f, backend=backend, fullgraph=True)), run(f))
 
 
