@@ -16,7 +16,7 @@ def _captured(function, file, graph, line, reason_id, reason, place, depth, runs
     if runs_eagerly:
         return
     counters["frames"]["ok"] += 1
-    nodes = len(_C.parse_graph(graph).nodes)
+    nodes = len(_C.parse_graph(graph).nodes) if graph else 0
     if nodes:
         counters["stats"]["unique_graphs"] += 1
         counters["stats"]["calls_captured"] += nodes

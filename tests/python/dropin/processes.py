@@ -8,8 +8,8 @@ import sys
 ROOT = pathlib.Path(__file__).parents[3]
 
 
-def printed_by(*command, cwd=None, env=None):
-    """What `python command…` prints; its asserts are the test."""
+def printed_by(*command, cwd=None, env=None, silent=False):
+    """What `python command…` prints; its asserts are the test. `silent`: nothing may stand on standard error."""
     done = subprocess.run(
         [sys.executable, *map(str, command)],
         capture_output=True,
@@ -20,4 +20,5 @@ def printed_by(*command, cwd=None, env=None):
         env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **(env or {})},
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert not (silent and done.stderr), done.stderr
     return done.stdout
