@@ -28,6 +28,29 @@ bool has_dense_outputs(const Node& node) {
   return true;
 }
 
+constexpr int64_t kLargeResult = 256 << 10;  // bytes; from here on fresh memory costs more than the kernel
+
+// A large result whose operands lie in memory as it does: a kernel in reused memory is faster than ATen even alone.
+bool is_large_in_order(const Node& node) {
+  const Type& type = node.outputs[0]->type;
+  const std::optional<std::vector<int64_t>> sizes = numbers(type.sizes);
+  int64_t bytes = element_bytes(*element_of(type.dtype));
+  size_t inner = sizes->size();
+  for (size_t d = 0; d < sizes->size(); ++d) {
+    bytes *= (*sizes)[d];
+    if ((*sizes)[d] > 1 && type.strides[d] == Dim(1)) inner = d;
+  }
+  if (bytes < kLargeResult || inner == sizes->size()) return false;
+  bool in_order = true;
+  node.each_input([&](const Value* input) {
+    const size_t rank = input->type.sizes.size(), from_last = sizes->size() - inner;
+    if (from_last > rank || input->type.sizes[rank - from_last] == Dim(1)) return;
+    const Dim& stride = input->type.strides[rank - from_last];
+    in_order = in_order && (stride == Dim(1) || stride == Dim(0));
+  });
+  return in_order;
+}
+
 class Fuser {
  public:
   Fuser(const Graph& graph, const FuseOptions& options) : graph_(graph), options_(options) {}
@@ -292,9 +315,10 @@ class Fuser {
     return stored;
   }
 
-  // A reduction is worth a kernel of its own.
+  // A reduction is worth a kernel of its own, and so is work on much memory.
   bool is_large_enough(Unit unit) const {
-    return groups_.contains(unit) && (units_.nodes(unit).size() >= options_.smallest_group || reduced_.contains(unit));
+    return groups_.contains(unit) && (units_.nodes(unit).size() >= options_.smallest_group || reduced_.contains(unit) ||
+                                      is_large_in_order(*units_.nodes(unit).front()));
   }
 
   std::vector<FusedGroup> build() {

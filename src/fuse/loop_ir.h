@@ -56,11 +56,26 @@ bool is_float(Element type);        // bf16, f16, f32, f64
   X(Abs, "abs", 1, "|a|")                                                                \
   X(Not, "not", 1, "of a bool")                                                          \
   X(Sqrt, "sqrt", 1, "correctly rounded")                                                \
+  X(Floor, "floor", 1, "down to a whole number")                                         \
+  X(Ceil, "ceil", 1, "up to a whole number")                                             \
+  X(Trunc, "trunc", 1, "towards 0 to a whole number")                                    \
+  X(Rint, "rint", 1, "to the nearest whole number, ties to even")                        \
   X(Exp, "exp", 1, "e^a")                                                                \
   X(Log, "log", 1, "natural logarithm")                                                  \
   X(Sin, "sin", 1, "")                                                                   \
   X(Cos, "cos", 1, "")                                                                   \
   X(Tanh, "tanh", 1, "")                                                                 \
+  X(Expm1, "expm1", 1, "e^a - 1")                                                        \
+  X(Log1p, "log1p", 1, "log(1 + a)")                                                     \
+  X(Exp2, "exp2", 1, "2^a")                                                              \
+  X(Log2, "log2", 1, "")                                                                 \
+  X(Log10, "log10", 1, "")                                                               \
+  X(Tan, "tan", 1, "")                                                                   \
+  X(Asin, "asin", 1, "")                                                                 \
+  X(Acos, "acos", 1, "")                                                                 \
+  X(Atan, "atan", 1, "")                                                                 \
+  X(Sinh, "sinh", 1, "")                                                                 \
+  X(Cosh, "cosh", 1, "")                                                                 \
   X(Erf, "erf", 1, "")                                                                   \
   X(Add, "add", 2, "a + b, ints wrap")                                                   \
   X(Sub, "sub", 2, "a - b, ints wrap")                                                   \
@@ -68,8 +83,9 @@ bool is_float(Element type);        // bf16, f16, f32, f64
   X(Div, "div", 2, "a / b, floats only")                                                 \
   X(Max, "max", 2, "the larger; NaN where either is")                                    \
   X(Min, "min", 2, "the smaller; NaN where either is")                                   \
-  X(And, "and", 2, "of bools")                                                           \
-  X(Or, "or", 2, "of bools")                                                             \
+  X(And, "and", 2, "of bools, or of bits")                                               \
+  X(Or, "or", 2, "of bools, or of bits")                                                 \
+  X(Xor, "xor", 2, "of bools, or of bits")                                               \
   X(Eq, "eq", 2, "a bool, false for NaN")                                                \
   X(Ne, "ne", 2, "a bool, true for NaN")                                                 \
   X(Lt, "lt", 2, "a bool, false for NaN")                                                \

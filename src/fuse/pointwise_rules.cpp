@@ -2,10 +2,8 @@
 #include "fuse/pointwise_rules.h"
 
 #include <cmath>
-#include <string_view>
-#include <unordered_map>
 
-#include "fuse/node_builder.h"
+#include "fuse/pointwise_tables.h"
 
 namespace firesteel {
 namespace {
@@ -58,17 +56,6 @@ Result compare(B& b) {
   const std::optional<Element> common = b.common_type();
   if (!common || !b.fits(0, *common) || !b.fits(1, *common)) return std::nullopt;
   return b.op(op, b.in_as(0, *common), b.in_as(1, *common));
-}
-
-template <LoopOp op>
-Result of_bools(B& b) {
-  if (!b.is_bool(0) || !b.is_bool(1)) return std::nullopt;
-  return b.op(op, b.raw(0), b.raw(1));
-}
-
-Result bitwise_not(B& b) {
-  if (!b.is_bool(0)) return std::nullopt;
-  return b.op(LoopOp::Not, b.raw(0));
 }
 
 Result logical_not(B& b) { return b.op(LoopOp::Not, b.kernel().cast(b.raw(0), Element::Bool)); }
@@ -273,8 +260,6 @@ Result copy_of(B& b, size_t source) {
 Result copy_first(B& b) { return copy_of(b, 0); }
 Result copy_second(B& b) { return copy_of(b, 1); }
 
-using Rule = Result (*)(B&);
-
 // clang-format off
 #define FIRESTEEL_POINTWISE_RULES(X)                                                                      \
   X("aten.add.Tensor", (sum<false, false>))      X("aten.add.Scalar", (sum<false, false>))                \
@@ -306,18 +291,24 @@ using Rule = Result (*)(B&);
   X("aten.le.Tensor", compare<LoopOp::Le>)       X("aten.le.Scalar", compare<LoopOp::Le>)                 \
   X("aten.gt.Tensor", compare<LoopOp::Gt>)       X("aten.gt.Scalar", compare<LoopOp::Gt>)                 \
   X("aten.ge.Tensor", compare<LoopOp::Ge>)       X("aten.ge.Scalar", compare<LoopOp::Ge>)                 \
-  X("aten.logical_not", logical_not)             X("aten.bitwise_not", bitwise_not)                       \
-  X("aten.logical_and", of_bools<LoopOp::And>)   X("aten.bitwise_and.Tensor", of_bools<LoopOp::And>)      \
-  X("aten.logical_or", of_bools<LoopOp::Or>)     X("aten.bitwise_or.Tensor", of_bools<LoopOp::Or>)        \
+  X("aten.logical_not", logical_not)             X("aten.copy", copy_second)                              \
   X("aten._to_copy", copy_first)                 X("aten.clone", copy_first)                              \
-  X("aten.lift_fresh_copy", copy_first)          X("aten.copy", copy_second)
+  X("aten.lift_fresh_copy", copy_first)
 // clang-format on
 
-const std::unordered_map<std::string_view, Rule>& rules() {
+const PointwiseRules& arithmetic_rules() {
 #define X(op, rule) {op, rule},
-  static const std::unordered_map<std::string_view, Rule> table = {FIRESTEEL_POINTWISE_RULES(X)};
+  static const PointwiseRules table = {FIRESTEEL_POINTWISE_RULES(X)};
 #undef X
   return table;
+}
+
+PointwiseRule rule_of(const Node& node) {
+  const std::string name = node.op.str();
+  for (const PointwiseRules* rules : {&arithmetic_rules(), &math_rules()}) {
+    if (auto found = rules->find(name); found != rules->end()) return found->second;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -328,17 +319,17 @@ ExprId NoOperands::value(const Value* value) {
 }
 
 std::optional<ExprId> lower_pointwise(const Node& node, LoopKernel& kernel, Operands& operands) {
-  auto rule = rules().find(node.op.str());
-  if (rule == rules().end()) return std::nullopt;
+  const PointwiseRule rule = rule_of(node);
+  if (!rule) return std::nullopt;
   NodeBuilder builder(node, kernel, operands);
   if (!builder.usable() || node.outputs.size() != 1) return std::nullopt;
-  std::optional<ExprId> result = rule->second(builder);
+  std::optional<ExprId> result = rule(builder);
   if (!result) return std::nullopt;
   return builder.finish(*result);
 }
 
 bool is_pointwise(const Node& node) {
-  if (!node.op.is_aten() || !rules().contains(node.op.str())) return false;
+  if (!node.op.is_aten() || !rule_of(node)) return false;
   LoopKernel scratch;
   NoOperands operands(scratch);
   return lower_pointwise(node, scratch, operands).has_value();

@@ -1,5 +1,6 @@
 // The table of plain reductions. Half-width floats are summed in float32 and rounded once, as ATen does.
 #include <cmath>
+#include <limits>
 
 #include "fuse/row_rules.h"
 #include "graph/passes/purity.h"
@@ -42,6 +43,52 @@ RowResults extreme(B& b, int64_t) {
 template <LoopOp op>
 RowResults of_truths(B& b, int64_t) {
   return {{b.op(op, b.kernel().cast(b.raw(0), Element::Bool))}};
+}
+
+// Where in the row a point lies, counted as `reduced` dimensions in their order.
+ExprId place_in_row(B& b) {
+  const std::vector<int64_t> sizes = *numbers(b.node().args[0].value->type.sizes);
+  const std::vector<bool> reduced = *dims_by_name(b.node(), sizes.size());
+  ExprId place = b.kernel().integer(Element::I64, 0);
+  int64_t stride = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    if (!reduced[d]) continue;
+    ExprId step = b.kernel().integer(Element::I64, stride);
+    place = b.op(LoopOp::Add, place, stride == 1 ? b.index(d) : b.op(LoopOp::Mul, b.index(d), step));
+    stride *= sizes[d];
+  }
+  return place;
+}
+
+struct Best {
+  ExprId value, place;
+};
+
+// The largest or smallest and where it is first; a NaN is larger and smaller than all else.
+template <LoopOp op>
+std::optional<Best> best_of(B& b, int64_t length) {
+  if (length >= std::numeric_limits<int32_t>::max()) return std::nullopt;
+  const Element in = element_in(b);
+  ExprId x = b.kernel().cast(b.raw(0), in == Element::Bool ? Element::I32 : computed_as(in)), best = b.op(op, x);
+  ExprId here = b.op(LoopOp::Eq, x, best);
+  if (is_float(in)) here = b.op(LoopOp::Or, here, b.op(LoopOp::Ne, x, x));
+  ExprId place = b.kernel().cast(place_in_row(b), Element::I32);
+  ExprId beyond = b.kernel().integer(Element::I32, std::numeric_limits<int32_t>::max());
+  return Best{best, b.op(LoopOp::RowMin, b.op(LoopOp::Select, here, place, beyond))};
+}
+
+template <LoopOp op>
+RowResults place_of_best(B& b, int64_t length) {
+  auto found = best_of<op>(b, length);
+  if (!found) return std::nullopt;
+  return {{found->place}};
+}
+
+template <LoopOp op>
+RowResults best_and_place(B& b, int64_t length) {
+  auto found = best_of<op>(b, length);
+  if (!found) return std::nullopt;
+  return {{found->value, found->place}};
 }
 
 // In two passes: the mean, then the squares of what is left of it.
@@ -153,6 +200,10 @@ const RowRules& reduction_rules() {
       {"aten.amin", {0, dims_by_name, extreme<LoopOp::RowMin>}},
       {"aten.max", {0, all_dims, extreme<LoopOp::RowMax>}},
       {"aten.min", {0, all_dims, extreme<LoopOp::RowMin>}},
+      {"aten.argmax", {0, dims_by_name, place_of_best<LoopOp::RowMax>}},
+      {"aten.argmin", {0, dims_by_name, place_of_best<LoopOp::RowMin>}},
+      {"aten.max.dim", {0, dims_by_name, best_and_place<LoopOp::RowMax>}},
+      {"aten.min.dim", {0, dims_by_name, best_and_place<LoopOp::RowMin>}},
       {"aten.any", {0, all_dims, of_truths<LoopOp::RowAny>}},
       {"aten.any.dim", {0, dims_by_name, of_truths<LoopOp::RowAny>}},
       {"aten.any.dims", {0, dims_by_name, of_truths<LoopOp::RowAny>}},

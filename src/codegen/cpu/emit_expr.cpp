@@ -58,11 +58,30 @@ Value* emit_expr(const Lanes& l, const LoopKernel& kernel, const LoopExpr& expr,
       return l.b.CreateNot(x[0]);
     case LoopOp::Sqrt:
       return l.intrinsic(llvm::Intrinsic::sqrt, x[0]);
+    case LoopOp::Floor:
+      return l.intrinsic(llvm::Intrinsic::floor, x[0]);
+    case LoopOp::Ceil:
+      return l.intrinsic(llvm::Intrinsic::ceil, x[0]);
+    case LoopOp::Trunc:
+      return l.intrinsic(llvm::Intrinsic::trunc, x[0]);
+    case LoopOp::Rint:
+      return l.intrinsic(llvm::Intrinsic::rint, x[0]);
     case LoopOp::Exp:
     case LoopOp::Log:
     case LoopOp::Sin:
     case LoopOp::Cos:
     case LoopOp::Tanh:
+    case LoopOp::Expm1:
+    case LoopOp::Log1p:
+    case LoopOp::Exp2:
+    case LoopOp::Log2:
+    case LoopOp::Log10:
+    case LoopOp::Tan:
+    case LoopOp::Asin:
+    case LoopOp::Acos:
+    case LoopOp::Atan:
+    case LoopOp::Sinh:
+    case LoopOp::Cosh:
     case LoopOp::Erf:
       return emit_math(l, expr.op, x[0]);
     case LoopOp::Add:
@@ -80,6 +99,8 @@ Value* emit_expr(const Lanes& l, const LoopKernel& kernel, const LoopExpr& expr,
       return l.b.CreateAnd(x[0], x[1]);
     case LoopOp::Or:
       return l.b.CreateOr(x[0], x[1]);
+    case LoopOp::Xor:
+      return l.b.CreateXor(x[0], x[1]);
     case LoopOp::Eq:
     case LoopOp::Ne:
     case LoopOp::Lt:

@@ -178,7 +178,11 @@ Value* sine(const Lanes& l, LoopOp op, Value* x) {
   return result;
 }
 
-constexpr LoopOp kFunctions[] = {LoopOp::Exp, LoopOp::Log, LoopOp::Sin, LoopOp::Cos, LoopOp::Tanh, LoopOp::Erf};
+constexpr LoopOp kFunctions[] = {LoopOp::Exp,   LoopOp::Log,   LoopOp::Sin,  LoopOp::Cos,  LoopOp::Tanh,  LoopOp::Erf,
+                                 LoopOp::Expm1, LoopOp::Log1p, LoopOp::Exp2, LoopOp::Log2, LoopOp::Log10, LoopOp::Tan,
+                                 LoopOp::Asin,  LoopOp::Acos,  LoopOp::Atan, LoopOp::Sinh, LoopOp::Cosh};
+// Instructions everywhere but on plain SSE.
+constexpr LoopOp kRoundings[] = {LoopOp::Floor, LoopOp::Ceil, LoopOp::Trunc, LoopOp::Rint};
 
 }  // namespace
 
@@ -193,8 +197,11 @@ Value* emit_math(const Lanes& l, LoopOp op, Value* x) {
       return tanh(l, x);
     case LoopOp::Erf:
       return erf(l, x);
-    default:
+    case LoopOp::Sin:
+    case LoopOp::Cos:
       return sine(l, op, x);
+    default:
+      return call_library(l, op, x);
   }
 }
 
@@ -214,10 +221,12 @@ std::span<const std::string> sleef_names() {
 std::span<const std::string> libm_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (LoopOp op : kFunctions) {
+    auto add = [&](LoopOp op) {
       all.push_back(function_name(op, ""));
       all.push_back(function_name(op, "f"));
-    }
+    };
+    for (LoopOp op : kFunctions) add(op);
+    for (LoopOp op : kRoundings) add(op);
     return all;
   }();
   return names;

@@ -1,4 +1,4 @@
-// exp, log, sin, cos, tanh and erf on vectors. Accuracy is measured by tests/cpp/native_math_test.cpp; see
+// exp, log, sin, cos, tanh, erf and their kin on vectors. Accuracy is measured by tests/cpp/native_math_test.cpp; see
 // docs/native.md.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace firesteel::cpu {
 
-// f32 with FMA: polynomials of our own. f64, and huge arguments of sin and cos: SLEEF, which lies inside libtorch_cpu.
+// f32 with FMA: polynomials of our own for those six. f64, huge arguments of sin and cos, and all other functions: SLEEF,
+// which lies inside libtorch_cpu.
 // Plain SSE: the C library, a lane at a time.
 llvm::Value* emit_math(const Lanes& lanes, LoopOp op, llvm::Value* x);
 
