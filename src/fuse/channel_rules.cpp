@@ -1,4 +1,6 @@
 // The table of operators whose operands lie along other dimensions than the last: batch norm by channel, a loss by row.
+#include <utility>
+
 #include "fuse/row_rules.h"
 #include "graph/passes/purity.h"
 
@@ -75,11 +77,25 @@ RowResults batch_norm_backward(B& b, int64_t length) {
   return results;
 }
 
+std::optional<std::vector<bool>> columns(const Node&, size_t rank) {
+  return rank == 2 ? std::optional(std::vector{false, true}) : std::nullopt;
+}
+
+// Of each row (0) what stands at its target (1), negated; nothing where that is the ignored one (2).
+RowResults picked(B& b, int64_t) {
+  if (!is_float(b.out())) return std::nullopt;
+  LoopKernel& kernel = b.kernel();
+  ExprId target = kernel.cast(b.raw(1), Element::I32), column = kernel.cast(b.index(1), Element::I32);
+  ExprId ignored = kernel.integer(Element::I32, static_cast<int32_t>(b.integer(2)));
+  ExprId is_target = b.op(LoopOp::And, b.op(LoopOp::Eq, column, target), b.op(LoopOp::Ne, target, ignored));
+  return {{sum(b, b.op(LoopOp::Select, is_target, b.op(LoopOp::Neg, plain(b, 0)), b.constant(0)))}};
+}
+
 // grad (0), log-probabilities (1), target (2), weight (3), reduction (4), ignored target (5), number of targets (6):
 // one number in a row, where its target is.
 RowResults nll_loss_backward(B& b, int64_t) {
-  if (!is_float(b.out()) || b.has(3) || b.node().args[2].value->type.sizes.size() != 1 ||
-      b.node().args[1].value->type.sizes.size() != 2)
+  if (!is_float(b.out()) || b.has(3) || !std::in_range<int32_t>(b.integer(5)) ||
+      b.node().args[2].value->type.sizes.size() != 1 || b.node().args[1].value->type.sizes.size() != 2)
     return std::nullopt;
   constexpr int64_t kMean = 1;
   ExprId target = b.kernel().cast(b.raw(2), Element::I32), column = b.kernel().cast(b.index(1), Element::I32);
@@ -100,6 +116,7 @@ const RowRules& channel_rules() {
       {"aten.native_batch_norm", {0, no_dims, batch_norm_by_running<7>, {{1, 1}, {2, 1}, {3, 1}, {4, 1}}}},
       {"aten.native_batch_norm_backward",
        {1, all_but_channels, batch_norm_backward, {{2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}}}},
+      {"firesteel.picked", {0, columns, picked, {{1, 0}}}},
       {"aten.nll_loss_backward", {1, no_dims, nll_loss_backward, {{0, 0}, {2, 0}}}},
   };
   return rules;

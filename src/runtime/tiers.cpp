@@ -6,6 +6,7 @@
 
 #include <ATen/Context.h>
 
+#include "fuse/loss_parts.h"
 #include "fuse/matmul_choice.h"
 
 namespace firesteel {
@@ -35,7 +36,7 @@ void check_native_settings() {
 TieredProgram::TieredProgram(const Graph& graph, NativeCode native) : aten_(graph) {
   if (native == NativeCode::None || !can_compile_kernels()) return;
   Graph chosen = graph.clone();
-  const bool changed = choose_matmuls(chosen);
+  const bool chose = choose_matmuls(chosen), split = split_losses(chosen), changed = chose || split;
   if (native == NativeCode::AtOnce) {
     ProgramOptions options;
     options.native = true;

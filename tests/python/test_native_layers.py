@@ -100,8 +100,8 @@ def test_cross_entropy(reduction, ignored):
     def f(x):
         return F.cross_entropy(x * 2, target, reduction=reduction, ignore_index=ignored)
 
-    counts = check(f, torch.randn(37, 45), aten_ops=1)  # the forward pick
-    assert counts["kernels_run"] == 2
+    counts = check(f, torch.randn(37, 45), aten_ops=1)  # the pick, or the targets' check
+    assert counts["kernels_run"] == {"mean": 3, "sum": 4, "none": 2}[reduction]
 
 
 def test_all_targets_ignored():
@@ -157,3 +157,32 @@ def run_both(function, *args):
     close(got, wanted)
     for ours, theirs in zip(gradients, wanted_gradients, strict=True):
         close(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize(("rows", "classes"), [(2, 2), (5, 7), (64, 131), (300, 1000)])
+def test_cross_entropy_wholly_native(rows, classes, reduction, dtype):
+    x, target = torch.randn(rows, classes, dtype=dtype), torch.randint(classes, (rows,))
+    target[: rows // 3] = -100
+    counts = check(
+        lambda x, t: F.cross_entropy(x * 2, t, reduction=reduction), x, target, aten_ops=1
+    )  # the targets' check
+    assert counts["native_ops"] >= 6
+
+
+def test_cross_entropy_ignoring_everything():
+    check(lambda x, t: F.cross_entropy(x, t, reduction="sum"), torch.randn(4, 9), torch.full((4,), -100), aten_ops=1)
+    check(lambda x, t: F.cross_entropy(x, t, ignore_index=2), torch.randn(4, 9), torch.tensor([2, 2, 1, 0]), aten_ops=1)
+
+
+@pytest.mark.parametrize("wrong", [9, -1, 1 << 40, -(1 << 40)])
+def test_targets_out_of_bounds_are_eagers_error(wrong):
+    x, target = torch.randn(4, 9), torch.tensor([0, 8, -100, 3])
+    traced = firesteel.trace(F.cross_entropy, x, target, native=True)
+    torch.testing.assert_close(traced(x, target), F.cross_entropy(x, target))
+    target[3] = wrong
+    with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
+        F.cross_entropy(x, target)
+    with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
+        traced(x, target)
