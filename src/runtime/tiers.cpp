@@ -8,6 +8,7 @@
 
 #include "fuse/loss_parts.h"
 #include "fuse/matmul_choice.h"
+#include "fuse/table_gradients.h"
 
 namespace firesteel {
 namespace {
@@ -36,7 +37,8 @@ void check_native_settings() {
 TieredProgram::TieredProgram(const Graph& graph, NativeCode native) : aten_(graph) {
   if (native == NativeCode::None || !can_compile_kernels()) return;
   Graph chosen = graph.clone();
-  const bool chose = choose_matmuls(chosen), split = split_losses(chosen), changed = chose || split;
+  bool changed = false;
+  for (auto* change : {choose_matmuls, split_losses, choose_table_gradients}) changed = change(chosen) || changed;
   if (native == NativeCode::AtOnce) {
     ProgramOptions options;
     options.native = true;

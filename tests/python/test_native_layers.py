@@ -186,3 +186,27 @@ def test_targets_out_of_bounds_are_eagers_error(wrong):
         F.cross_entropy(x, target)
     with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
         traced(x, target)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("padding", [None, 3])
+@pytest.mark.parametrize("shape", [(), (7,), (5, 33)])
+def test_gradient_of_an_embedding(shape, padding, dtype):
+    table, indices = torch.randn(400, 257).to(dtype), torch.randint(0, 40, shape)
+
+    def f(table, indices):
+        return F.embedding(indices, table, padding_idx=padding)
+
+    check(f, table, indices, aten_ops=2)  # the reading and the adding
+
+
+def test_gradients_of_embeddings_reuse_memory():
+    table, indices = torch.randn(1000, 300, requires_grad=True), torch.randint(0, 1000, (40,))
+    traced = firesteel.trace(lambda t, i: F.embedding(i, t) * 2, table, indices, grad=True, native=True)
+    traced(table, indices).sum().backward()
+    table.grad = None
+    firesteel.reset_native_counters()
+    traced(table, indices).sum().backward()
+    assert firesteel.native_counters()["buffers_reused"] >= 1
+    wanted = torch.zeros(1000, 300).index_add_(0, indices, torch.full((40, 300), 2.0))
+    torch.testing.assert_close(table.grad, wanted)
