@@ -61,6 +61,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   [[noreturn]] void fail_data_dependent(const std::string& op);
   [[noreturn]] void fail_graph_break(GraphBreak asked);
   void rethrow_failure() const;
+  bool has_read_data() const { return !data_dependent_failure_.empty(); }
+  // What failed has been replaced by something that does not read data.
+  void forget_data_read() { data_dependent_failure_.clear(); }
 
   const std::vector<StandIn>& stand_ins() const { return stand_ins_; }
 

@@ -12,6 +12,7 @@
 
 #include "aot/dispatch_keys.h"
 #include "aot/fake_tensor.h"
+#include "aot/opaque_backward.h"
 #include "aot/recorder.h"
 #include "base/error.h"
 
@@ -56,13 +57,16 @@ bool any_node(const torch::autograd::variable_list& roots, const Ask& ask) {
   return false;
 }
 
+// Asking others for their name is slow.
+bool is_python_node(const torch::autograd::Node& node) {
+  return std::string_view(typeid(node).name()).find("PyNode") != std::string_view::npos;
+}
+
 // Checkpointing of the reentrant kind calls backward() inside its own backward: it sets .grad of what it captured, and
 // refuses to run where gradients of given inputs are asked for.
 bool runs_backward_inside(const torch::autograd::variable_list& roots) {
-  // Only nodes written in Python can be it; asking others for their name is slow.
   return any_node(roots, [](torch::autograd::Node& node) {
-    return std::string_view(typeid(node).name()).find("PyNode") != std::string_view::npos &&
-           node.name() == "CheckpointFunctionBackward";
+    return is_python_node(node) && node.name() == "CheckpointFunctionBackward";
   });
 }
 
@@ -365,6 +369,12 @@ class Tracing {
     FailedBackward& failed = options_.failed_backward ? *options_.failed_backward : unread;
     failed.began = true;
     if (failed.locate) note_nodes(roots, failed.node);
+    if (options_.meet_python_node) {
+      any_node(roots, [&](torch::autograd::Node& node) {
+        if (is_python_node(node)) options_.meet_python_node(node);
+        return false;
+      });
+    }
     options_.run_backward ? options_.run_backward(backward) : backward();
     failed = {};
     for (size_t i = 0; i < gradients.size(); ++i) {
@@ -375,6 +385,7 @@ class Tracing {
       result_.gradient_inputs.push_back(inputs[i]);
     }
     graph.output_aliases.resize(graph.outputs.size());
+    note_missing_gradients(graph);
   }
 
   at::Tensor tangent_for(const at::Tensor& output) {

@@ -10,6 +10,10 @@
 #include "graph/graph.h"
 #include "partition/partition.h"
 
+namespace torch::autograd {
+struct Node;
+}
+
 namespace firesteel {
 
 // What a traced function gives back: its tensors, flat, and how they nest.
@@ -33,6 +37,8 @@ struct TraceOptions {
   Tree input_tree;  // kept in the graph for printing and for nested calls
   // Runs the autograd engine's work; the Python layer releases the GIL around it. Null: just run it.
   std::function<void(const std::function<void()>&)> run_backward;
+  // Sees every node of autograd's graph that is written in Python, before the backward runs. May be null.
+  std::function<void(torch::autograd::Node&)> meet_python_node;
   // Where the graph break is put that the function asked for, and that ended the trace. May be null.
   std::optional<GraphBreak>* graph_break = nullptr;
   FailedBackward* failed_backward = nullptr;  // may be null

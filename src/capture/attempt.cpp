@@ -12,6 +12,7 @@
 #include "capture/oracle.h"
 #include "capture/recipe_maker.h"
 #include "python/errors.h"
+#include "python/python_backward.h"
 #include "python/pytree.h"
 #include "python/pytree_nodes.h"
 #include "python/tensor_objects.h"
@@ -119,6 +120,7 @@ Trace Attempt::run() {
   options.grad = backend_.runs_aten() && !c10::InferenceMode::is_enabled();
   options.failed_backward = &backward;
   capture.marks_calls = backward.locate;
+  options.meet_python_node = &python::watch_backward;
   options.run_backward = [](const std::function<void()>& backward) {
     python::GilRelease no_gil;
     backward();

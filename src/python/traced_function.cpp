@@ -7,6 +7,7 @@
 #include "python/errors.h"
 #include "python/input_names.h"
 #include "python/pytree.h"
+#include "python/python_backward.h"
 #include "python/tensor_objects.h"
 #include "python/traced_tensors.h"
 #include "python/user_frames.h"
@@ -60,6 +61,7 @@ Trace TracedFunction::record(PyObject* function, PyObject* args, PyObject* kwarg
   options.name = name_of(function);
   options.input_tree = shown_inputs(args_tree_, kwargs_tree_);
   // Hooks and Python autograd functions take the GIL themselves, on whatever thread the engine runs them.
+  options.meet_python_node = &watch_backward;
   options.run_backward = [](const std::function<void()>& backward) {
     GilRelease no_gil;
     backward();

@@ -300,6 +300,8 @@ void Program::check_layout(const Instruction& instruction, size_t result, const 
   const std::string& name = instruction.op->schema().name();
   if ((name.starts_with("aten::_embedding_bag") && result > 0) || (name == "aten::mkldnn_rnn_layer" && result == 3))
     return;
+  if (!tensor.defined() && name == "firesteel::opaque_backward")
+    return;  // a gradient that nothing reads may be missing
   FS_CHECK(tensor.defined() == expected.is_tensor(), "`{}`, result {}: recorded as {}", name, result, expected.str());
   if (tensor.layout() != at::kStrided) return;
   bool same = tensor.scalar_type() == expected.dtype && tensor.dim() == static_cast<int64_t>(expected.sizes.size());

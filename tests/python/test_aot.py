@@ -552,6 +552,28 @@ def test_checkpoint(reentrant):
     check(function, (3, 4), grad=True)
 
 
+class SavedOnce(torch.autograd.Function):
+    """Its saved tensors may be asked for once only where a checkpoint hands them out."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * x.cos()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_autograd_function_in_a_checkpoint(reentrant):
+    def function(x):
+        return checkpoint(lambda y: SavedOnce.apply(y.exp()) * 2, x * 1, use_reentrant=reentrant) + x
+
+    check(function, (3, 4), grad=True)
+
+
 def test_gradient_of_a_gradient_says_it_cannot():
     graph = firesteel.trace(lambda x: x.sin(), *tensors((3,), grad=True), grad=True)
     (x,) = tensors((3,), grad=True)

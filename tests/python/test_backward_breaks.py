@@ -1,4 +1,4 @@
-"""A call whose backward cannot be traced is a graph break at that call; all around it is compiled."""
+"""A call whose backward can be neither traced nor called as it is breaks at that call; all around it is compiled."""
 
 import pytest
 import torch
@@ -23,13 +23,20 @@ def _(x, ends):
     return torch.empty_like(x)
 
 
+class Ends:
+    """What a context keeps that no graph can: an object of the call."""
+
+    def __init__(self, ends):
+        self.ends = ends
+
+
 def _save(ctx, inputs, output):
-    ctx.ends = inputs[1]
+    ctx.kept = Ends(inputs[1])
 
 
 def _backward(ctx, grad):
     result, start = torch.empty_like(grad), 0
-    for i, end in enumerate(ctx.ends.tolist()):  # reads data
+    for i, end in enumerate(ctx.kept.ends.tolist()):  # reads data
         result[start:end] = grad[start:end] * (i + 1)
         start = end
     return result, None
