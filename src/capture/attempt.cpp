@@ -251,6 +251,7 @@ FunctionResult Attempt::describe(FrameInterpreter& interpreter, Ending ending, c
     capture.stop(ending == Ending::Returned ? BreakReason::Result : BreakReason::Value,
                  fmt::format("{} that cannot be made again", missing.what));
   }
+  for (const PyRef& tensor : maker.tensors()) refuse_borrowed_leaf(tensor.get());
   if (TorchModes::current() != kept.modes()) segment->modes = TorchModes::current();
   FunctionResult returned;
   for (const PyRef& tensor : maker.tensors()) {
@@ -262,6 +263,16 @@ FunctionResult Attempt::describe(FrameInterpreter& interpreter, Ending ending, c
   capture.graph.output_tree = returned.tree;
   result_ = {};
   return returned;
+}
+
+void Attempt::refuse_borrowed_leaf(PyObject* result) {
+  const at::Tensor& given = python::unpack(result);
+  if (!given.requires_grad()) return;
+  for (const auto& [leaf, clock] : capture.borrowed_leaves) {
+    if (!given.is_alias_of(python::unpack(leaf.get()))) continue;
+    no_recipe_birth = clock;
+    capture.stop(BreakReason::Autograd, "`.requires_grad` is set of a tensor that shares memory and is given back");
+  }
 }
 
 bool Attempt::is_kept(const FrameInterpreter& interpreter, size_t index, PyObject* value) const {

@@ -42,6 +42,9 @@ class Attempt {
   // Recipes for all that the segment leaves behind. The tensors they need are the trace's results.
   FunctionResult describe(FrameInterpreter& interpreter, Ending ending, const KeepThreadState& kept);
 
+  // A leaf in the memory of another tensor, or a view of one, that outlives the graph: ends before it became one.
+  void refuse_borrowed_leaf(PyObject* result);
+
   // A local that still holds what the frame holds needs no recipe.
   bool is_kept(const FrameInterpreter& interpreter, size_t index, PyObject* value) const;
 

@@ -211,9 +211,11 @@ class Capture {
   std::vector<std::string> lost_gradients;                 // what to warn of: tensors an opaque function captured
   PyRef uncaught;                                          // the exception that left the outer frame
   std::vector<std::pair<PyRef, PyRef>> written_gradients;  // `.grad` of real tensors, set when the graph has run
-  std::vector<PyRef> inference_blocks;                     // those that are open (inference_mode.cpp)
-  bool inference_around = false;                           // inference mode was on before the first of them
-  bool switches_modes = false;                             // a node changes torch's thread-local state
+  // Leaves that lie in the memory of another tensor, and when they became leaves: they must not outlive the graph.
+  std::vector<std::pair<PyRef, long>> borrowed_leaves;
+  std::vector<PyRef> inference_blocks;  // those that are open (inference_mode.cpp)
+  bool inference_around = false;        // inference mode was on before the first of them
+  bool switches_modes = false;          // a node changes torch's thread-local state
 
  private:
   struct Number {

@@ -63,9 +63,12 @@ PyRef change_of_history(Capture& capture, PyObject* callable, const CallArgs& ar
   PyObject* wanted = args.values.size() == 1 ? Py_True : only_argument(args, "requires_grad");
   if (!wanted || !PyBool_Check(wanted)) return {};
   if (tensor.requires_grad() == (wanted == Py_True)) return args.values[0];
-  // A leaf of its own. One that lies in the memory of a tensor from outside is made from that when the graph has run,
-  // too late for anything to be attached to it.
-  if (!is_made || tensor.is_view() || capture.shares_memory(args[0])) return {};
+  if (!is_made) return {};
+  // One that lies in the memory of another tensor is made from that when the graph has run, too late for anything to be
+  // attached to it. As long as nobody sees it then, it is a leaf like any other.
+  const bool is_borrowed = tensor.is_view() || capture.shares_memory(args[0]);
+  if (is_borrowed && (wanted != Py_True || !tensor.is_floating_point())) return {};
+  if (is_borrowed) capture.borrowed_leaves.emplace_back(args.values[0], capture.clock);
   return capture.torch_call(callable, "torch.Tensor.requires_grad_", args.tuple(), args.dict());
 }
 

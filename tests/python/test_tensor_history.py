@@ -405,3 +405,101 @@ def test_hooks_on_modules_from_inside(kind, backend):
     counters = firesteel.counters()
     assert counters["fallbacks"] == {}
     assert counters["breaks"]["FS-WRITE"] == 2 * 2 * CALLS
+
+
+def view_of_an_argument(x, weight):
+    y = x.detach()[:, None]
+    y.requires_grad = True
+    return (y * weight).sin().sum()
+
+
+def alias_of_an_argument(x, weight):
+    y = x.detach().requires_grad_()
+    return (y * weight).sum(), y.detach(), x
+
+
+def gradient_of_a_view(x, weight):
+    y = x.detach()[0].requires_grad_()
+    (slope,) = torch.autograd.grad((y * y * weight[0]).sum(), y, create_graph=True)
+    return (slope * weight[1]).sum()
+
+
+def view_of_what_was_made(x, weight):
+    y = torch.ones(6)[2:].requires_grad_()
+    return (y * weight).sum()
+
+
+def without_other_gradients(x, weight):
+    y = x.detach()[0].requires_grad_()
+    return y * 2
+
+
+BORROWED = [
+    view_of_an_argument,
+    alias_of_an_argument,
+    gradient_of_a_view,
+    view_of_what_was_made,
+    without_other_gradients,
+]
+
+
+def borrowed_outcome(function, call):
+    torch.manual_seed(call)
+    x, weight = torch.randn(3, 4), torch.randn(3, 4, requires_grad=True)
+    result = function(x, weight)
+    tensors = tensors_in(result)
+    for t in tensors:
+        if t.requires_grad:
+            t.sum().backward()
+    return [t.detach() for t in tensors], [(t.requires_grad, t.is_leaf) for t in tensors], weight.grad, x.requires_grad
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", BORROWED, ids=lambda program: program.__name__)
+def test_leaf_in_the_memory_of_another(program, backend):
+    compiled = firesteel.compile(program, backend=backend, fullgraph=True)
+    for call in range(CALLS):
+        expected, got = borrowed_outcome(program, call), borrowed_outcome(compiled, call)
+        torch.testing.assert_close(got[0], expected[0])
+        assert got[1] == expected[1]
+        assert got[3] == expected[3]
+        assert (got[2] is None) == (expected[2] is None)
+        if expected[2] is not None:
+            torch.testing.assert_close(got[2], expected[2])
+    counters = firesteel.counters()
+    assert (counters["captured"], counters["hits"]) == (1, CALLS)
+    assert counters["breaks"] == counters["fallbacks"] == {}
+
+
+def gives_the_leaf(x, weight):
+    y = x.detach()[0]
+    y.requires_grad_()
+    return (y * weight).sum(), y
+
+
+def gives_a_view_of_the_leaf(x, weight):
+    y = x.detach()
+    y.requires_grad = True
+    return (y * weight).sum(), y[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [gives_the_leaf, gives_a_view_of_the_leaf], ids=lambda program: program.__name__)
+def test_such_a_leaf_that_is_given_back_breaks(program, backend):
+    with pytest.raises(firesteel.GraphBreakError, match="FS-AUTOGRAD"):
+        firesteel.compile(program, backend=backend, fullgraph=True)(
+            torch.randn(3, 4), torch.randn(3, 4, requires_grad=True)
+        )
+    firesteel.reset_counters()
+    compiled = firesteel.compile(program, backend=backend)
+    for call in range(CALLS):
+        results = []
+        for function in (program, compiled):
+            torch.manual_seed(call)
+            x, weight = torch.randn(3, 4), torch.randn(3, 4, requires_grad=True)
+            loss, leaf = function(x, weight)
+            gradients = torch.autograd.grad(loss, [weight, leaf], allow_unused=True)
+            results.append((loss, leaf, leaf.is_leaf, leaf.requires_grad, gradients[0], gradients[1]))
+        assert same(results[0][2:4], results[1][2:4])
+        torch.testing.assert_close(tensors_in(results[1]), tensors_in(results[0]))
+    assert set(firesteel.counters()["breaks"]) == {"FS-AUTOGRAD"}
