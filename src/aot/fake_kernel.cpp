@@ -2,6 +2,7 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <torch/library.h>
 
+#include "aot/constant_values.h"
 #include "aot/dispatch_keys.h"
 #include "aot/fake_tensor.h"
 #include "aot/ivalue_tensors.h"
@@ -61,19 +62,24 @@ void run_outside(const OpPlan& plan, Stack* stack) {
   plan.op.callBoxed(stack);
 }
 
-// Constants made inside the function may be read: `torch.tensor(3).item()`.
+// Constants made inside the function may be read, and what follows from them: `torch.tensor(3).item()`.
 bool read_constant(const OpPlan& plan, Stack* stack, size_t base) {
+  std::vector<at::Tensor> constants;
   for (size_t i = base; i < stack->size(); ++i) {
     bool known = true;
     each_tensor((*stack)[i], [&](const at::Tensor& tensor) {
       FakeTensorImpl* fake = as_fake(tensor);
-      known = known && fake && fake->constant().defined();
+      if (!known || !fake) return void(known = false);
+      constants.push_back(fake->constant().defined() ? fake->constant()
+                                                     : constant_value(fake->recorder(), fake->value()));
+      known = constants.back().defined();
     });
     if (!known) return false;
   }
   OutsideTrace outside;
+  size_t next = 0;
   for (size_t i = base; i < stack->size(); ++i) {
-    map_tensors((*stack)[i], [](const at::Tensor& tensor) { return as_fake(tensor)->constant(); });
+    map_tensors((*stack)[i], [&](const at::Tensor&) { return constants[next++]; });
   }
   plan.op.callBoxed(stack);
   return true;

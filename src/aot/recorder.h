@@ -47,6 +47,11 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   // True where the function met this argument, or memory of it, without being handed it.
   bool reached_argument(const at::Tensor& real) const { return reached_.count(real.unsafeGetTensorImpl()) != 0; }
   bool is_fresh_constant(const Value* value) const { return fresh_constants_.count(value) != 0; }
+  // The tensor of a constant that the function made itself; null for others.
+  const at::Tensor* constant_of(const Value* value) const {
+    auto found = fresh_constants_.find(value);
+    return found == fresh_constants_.end() ? nullptr : &found->second;
+  }
 
   Node* add_node(const OpPlan& plan, c10::ArrayRef<c10::IValue> args);
   Value* add_value(Node* node, const at::Tensor& tensor);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "aot/value_ranges.h"
 #include "capture/builtin_rules.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
@@ -42,6 +43,8 @@ PyRef pure(Capture& capture, PyObject* callable, CallArgs& args) {
   if (constant) return result_of(capture, args.call(callable));
   PyRef name = python::attribute(callable, "__name__");
   const std::string text(python::text_of(name.get()));
+  if (PyType_Check(callable) && given == 1 && python::is_tensor(args[0]) && is_known(python::unpack(args[0])))
+    return result_of(capture, args.call(callable));
   if (PyType_Check(callable) && any_tensor(args)) capture.stop(BreakReason::DataDependent, text + "() of a tensor");
   if (any_tensor(args)) return capture.torch_call(callable, text, args.tuple(), args.dict());
   // Objects with methods of their own: __index__, __abs__, __lt__ are inlined where C code calls them.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "aot/value_ranges.h"
 #include "capture/callables.h"
 #include "capture/compiled_function.h"
 #include "capture/cpython/frame_shim.h"
@@ -412,6 +413,9 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (const std::string* name = torch_leaf(callable))
     return capture.torch_call(callable, *name, args.tuple(), args.dict());
   if (const ForbiddenLeaf* leaf = forbidden_leaf(callable)) {
+    if (std::string_view(leaf->name) == "item" && args.values.size() == 1 && python::is_tensor(args[0]) &&
+        is_known(python::unpack(args[0])))
+      return args.call(callable);
     if (PyRef result = change_of_history(capture, callable, args)) return result;
     if (leaf->reason == BreakReason::Autograd)
       capture.stop(leaf->reason, fmt::format("`{}` {}", leaf->name, leaf->what));

@@ -1,6 +1,7 @@
 // Truth, length, iteration and items: Python's protocols on values that may have come from outside.
 #include <fmt/format.h>
 
+#include "aot/value_ranges.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
 #include "python/errors.h"
@@ -21,6 +22,24 @@ PyRef unbind(Capture& capture, PyObject* tensor) {
   return capture.torch_call(method, "torch.Tensor.unbind", checked(PyTuple_Pack(1, tensor)));
 }
 
+// Bounds that follow from constants of the code itself become numbers: a node takes no tensors there.
+PyRef with_known_bounds(PyObject* key) {
+  if (PyTuple_CheckExact(key)) {
+    PyRef items = checked(PySequence_List(key));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
+      PyList_SetItem(items.get(), i, with_known_bounds(PyList_GET_ITEM(items.get(), i)).release());
+    return checked(PyList_AsTuple(items.get()));
+  }
+  if (!PySlice_Check(key)) return PyRef::borrow(key);
+  auto* slice = reinterpret_cast<PySliceObject*>(key);
+  PyRef bounds[] = {PyRef::borrow(slice->start), PyRef::borrow(slice->stop), PyRef::borrow(slice->step)};
+  for (PyRef& bound : bounds) {
+    if (python::is_tensor(bound.get()) && is_known(python::unpack(bound.get())))
+      bound = checked(PyNumber_Index(bound.get()));
+  }
+  return checked(PySlice_New(bounds[0].get(), bounds[1].get(), bounds[2].get()));
+}
+
 }  // namespace
 
 PyRef call_special(Capture& capture, PyObject* object, const char* name, std::vector<PyRef> args) {
@@ -38,7 +57,10 @@ bool is_true(Capture& capture, PyObject* value) {
   if (value == Py_True) return true;
   if (value == Py_False || value == Py_None) return false;
   if (!capture.concrete) {
-    if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "a tensor decides a branch");
+    if (python::is_tensor(value)) {
+      if (const std::optional<bool> known = known_truth(python::unpack(value))) return *known;
+      capture.stop(BreakReason::DataDependent, "a tensor decides a branch");
+    }
     if (std::optional<bool> answer = capture.decide(operator_function("truth"), value, nullptr)) return *answer;
     capture.settle(value);
     PyTypeObject* type = Py_TYPE(value);
@@ -186,7 +208,9 @@ PyRef next_of(Capture& capture, PyObject* iterator) {
 PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
   if (capture.concrete) return checked(PyObject_GetItem(object, key));
   if (python::is_tensor(object)) {
-    return capture.torch_call(operator_function("getitem"), "operator.getitem", checked(PyTuple_Pack(2, object, key)));
+    PyRef place = with_known_bounds(key);
+    return capture.torch_call(operator_function("getitem"), "operator.getitem",
+                              checked(PyTuple_Pack(2, object, place.get())));
   }
   capture.settle_deep(key);
   if (is_guardable_constant(object)) {
