@@ -74,6 +74,8 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args);
 // The same where C code has called a marked function in the middle of a capture.
 PyRef call_from_c(Capture& capture, PyObject* callable, PyObject* const* args, size_t positional, PyObject* keywords);
 PyRef call_spread(Capture& capture, PyObject* callable, PyObject* args, PyObject* kwargs);
+// numpy_calls.cpp: empty for what is not one of its functions, called with numbers.
+PyRef call_numpy_function(Capture& capture, PyObject* callable, const CallArgs& args);
 
 // attributes.cpp
 PyRef load_attribute(Capture& capture, PyObject* object, PyObject* name);

@@ -482,6 +482,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (is_partial(callable)) return call_partial(capture, callable, std::move(args));
   if (is_cached_function(callable)) return call_cached(capture, callable, std::move(args));
   if (PyType_Check(callable)) return instantiate(capture, callable, std::move(args));
+  if (PyRef number = call_numpy_function(capture, callable, args)) return number;
   return call_instance(capture, callable, std::move(args));
 }
 

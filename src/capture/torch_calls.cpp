@@ -109,6 +109,17 @@ void refuse_overriding(Capture& capture, PyObject* value, const std::string& nam
   }
 }
 
+// Guarded, or a number that numpy has computed from those.
+bool may_be_kept(const Capture& capture, const Tree& tree) {
+  if (tree.kind == TreeKind::Constant && tree.context) {
+    PyObject* constant = static_cast<PyRef*>(tree.context.get())->get();
+    return all_guarded(tree) ||
+           (std::string_view(Py_TYPE(constant)->tp_name) == "numpy.float64" && capture.is_made(constant));
+  }
+  return std::all_of(tree.children.begin(), tree.children.end(),
+                     [&](const Tree& child) { return may_be_kept(capture, child); });
+}
+
 // Flattening names what cannot be an argument by raising; here that only ends the capture.
 Flat flatten(Capture& capture, PyObject* nested, const std::string& name, bool guarded) {
   Flat flat;
@@ -120,7 +131,7 @@ Flat flatten(Capture& capture, PyObject* nested, const std::string& name, bool g
     PyErr_Clear();
     capture.stop(BreakReason::Argument, name);
   }
-  if (!guarded && !all_guarded(flat.tree)) capture.stop(BreakReason::Argument, name);
+  if (!guarded && !may_be_kept(capture, flat.tree)) capture.stop(BreakReason::Argument, name);
   settle_constants(capture, flat.tree);
   return flat;
 }

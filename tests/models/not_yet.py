@@ -10,7 +10,6 @@ NOT_YET = {
     "switch-transformers": "FS-DATA-DEPENDENT",
     "led": "FS-DATA-DEPENDENT",
     "prophetnet": "FS-DATA-DEPENDENT",
-    "dinov3:train": "FS-C-FUNCTION",
     "segformer.segmentation": "FS-C-FUNCTION",
     "dpt": "FS-C-FUNCTION",
     "encodec": "FS-DATA-DEPENDENT",
