@@ -6,10 +6,10 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/FunctionalTensorWrapper.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
 

@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_cpp_function.h>
 
-#include "aot/autograd_nodes.h"
 #include "aot/opaque_backward.h"
 #include "python/constants.h"
 #include "python/errors.h"
