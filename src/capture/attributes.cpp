@@ -8,6 +8,7 @@
 
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
+#include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -213,6 +214,12 @@ PyRef data_descriptor(Capture& capture, PyObject* object, PyObject* name, PyObje
     if (!source) return capture.adopt(PyRef::borrow(value));
     return capture.admit_value(value, capture.sources.step(source, AccessKind::Member, found));
   }
+  // A namedtuple's field.
+  if (PyTuple_Check(object) && std::string_view(Py_TYPE(found)->tp_name).ends_with("_tuplegetter")) {
+    PyRef reduced = checked(PyObject_CallMethod(found, "__reduce__", nullptr));
+    PyRef index = PyRef::borrow(PyTuple_GET_ITEM(PyTuple_GET_ITEM(reduced.get(), 1), 0));
+    return get_item_of_tuple(capture, object, PyLong_AsSsize_t(index.get()));
+  }
   const std::string_view text = python::text_of(name);
   if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
   if (Py_IS_TYPE(found, &PyGetSetDescr_Type)) {
@@ -370,12 +377,6 @@ PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name) {
   }
   if (!found) return {};
   if (PyRef value = described(capture, object, type, name, found)) return value;
-  // A C descriptor that is no method: a namedtuple's field is one.
-  if (PyTuple_Check(object) && std::string_view(Py_TYPE(found)->tp_name).ends_with("_tuplegetter")) {
-    PyRef reduced = checked(PyObject_CallMethod(found, "__reduce__", nullptr));
-    PyRef index = PyRef::borrow(PyTuple_GET_ITEM(PyTuple_GET_ITEM(reduced.get(), 1), 0));
-    return get_item_of_tuple(capture, object, PyLong_AsSsize_t(index.get()));
-  }
   if (capture.is_made(object)) return capture.adopt(checked(PyObject_GetAttr(object, name)));
   capture.stop(BreakReason::Attribute, spelled(object, name));
 }
@@ -432,6 +433,8 @@ PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
                      PyCFunction_Check(object) || Py_IS_TYPE(object, &PyMethodDescr_Type) || PyCode_Check(object) ||
                      is_own_callable(object);
   if (plain || (capture.is_made(object) && is_c_class(Py_TYPE(object)))) {
+    std::optional<Suspended> as_it_is;
+    if (python::is_of_enum_itself(object, name)) as_it_is.emplace(capture);
     PyRef value = PyRef::steal(PyObject_GetAttr(object, name));
     if (!value) {
       if (capture.broken || !PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();

@@ -64,6 +64,11 @@ PyRef effect(Capture& capture, PyObject* callable, CallArgs& args) {
   return capture.effect_call(callable, fmt::format("torch.{}", python::text_of(name.get())), args);
 }
 
+// typing.cast: the value as it is.
+PyRef cast_value(Capture&, PyObject* callable, CallArgs& args) {
+  return args.positional() == 2 && !args.keyword_count() ? args.values[1] : args.call(callable);
+}
+
 PyRef yes(Capture&, PyObject*, CallArgs&) { return PyRef::borrow(Py_True); }
 PyRef no(Capture&, PyObject*, CallArgs&) { return PyRef::borrow(Py_False); }
 PyRef nothing(Capture&, PyObject*, CallArgs&) { return PyRef::borrow(Py_None); }
@@ -307,6 +312,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"itertools", "tee", over_iterables},
     {"itertools", "count", pure},
     {"itertools", "repeat", keeper},
+    {"typing", "cast", cast_value},
     {"copy", "copy", copy_of},
     {"copy", "deepcopy", copy_of},
     {"torch", "Size", pure},
@@ -413,9 +419,10 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
 }  // namespace
 
 bool passes_numbers_on(BuiltinRule rule) {
-  constexpr BuiltinRule kRulesThatDo[] = {
-      is_instance, is_callable, type_of, get_attribute, has_attribute, set_attribute, delete_attribute, over_iterables,
-      of_items,    pure,        sum_of,  is_any,        is_all,        truth,         next_item,        partial};
+  constexpr BuiltinRule kRulesThatDo[] = {is_instance,   is_callable,      type_of,        get_attribute, has_attribute,
+                                          set_attribute, delete_attribute, over_iterables, of_items,      pure,
+                                          sum_of,        is_any,           is_all,         truth,         next_item,
+                                          partial,       cast_value};
   return std::find(std::begin(kRulesThatDo), std::end(kRulesThatDo), rule) != std::end(kRulesThatDo);
 }
 

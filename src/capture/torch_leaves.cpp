@@ -21,9 +21,10 @@ constexpr auto kFactories = std::to_array<const char*>(
      "randn", "randperm", "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros"});
 
 // Methods that torch does not list as overridable: what a tensor is, and new tensors like it.
-constexpr auto kMethods = std::to_array<const char*>(
-    {"stride", "is_contiguous", "element_size", "numel", "nelement", "dim", "ndimension", "get_device", "size",
-     "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided", "as_strided", "zero_", "fill_"});
+constexpr auto kMethods =
+    std::to_array<const char*>({"stride", "is_contiguous", "element_size", "numel", "nelement", "dim", "ndimension",
+                                "get_device", "size", "new_zeros", "new_ones", "new_empty", "new_full",
+                                "new_empty_strided", "new_tensor", "as_strided", "zero_", "fill_"});
 
 // Methods that read data, reach behind the dispatcher, or leave something behind on a tensor.
 constexpr auto kForbidden = std::to_array<ForbiddenLeaf>({

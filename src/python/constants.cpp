@@ -69,6 +69,12 @@ bool is_plain_constant(PyObject* object) {
   return PyObject_TypeCheck(object, known().enumeration);
 }
 
+bool is_of_enum_itself(PyObject* object, PyObject* name) {
+  if (text_of(name) != "value" && text_of(name) != "name") return false;
+  PyTypeObject* base = known().enumeration;
+  return PyObject_TypeCheck(object, base) && _PyType_Lookup(Py_TYPE(object), name) == _PyType_Lookup(base, name);
+}
+
 bool is_constant(PyObject* object) {
   return is_plain_constant(object) || PyType_Check(object) || PyObject_TypeCheck(object, known().module);
 }
