@@ -172,6 +172,9 @@ def reset_native_counters() -> None: ...
 def _fail_kernels(fail: bool) -> None:
     """For tests: no kernel can be made from now on."""
 
+def _spoil_kernels(spoil: bool) -> None:
+    """For tests: kernels that are made from now on give floats of the wrong sign."""
+
 def _hold_background_compiler(held: bool) -> None:
     """For tests: while held, no kernel is compiled in the background."""
 
@@ -315,6 +318,7 @@ def _recompiles(compiled: CompiledFunction) -> list[_Recompile]:
 def _regions() -> list[tuple[list[_Entry], list[_Recompile]]]:
     """(entries, recompiles) of every compiled function there is."""
 
+def _set_progress_listener(listener: Callable[[int, int, float], None] | None) -> None: ...
 def _set_event_listener(listener: Callable[[str, Any], None] | None) -> None: ...
 def _break_reasons() -> dict[str, tuple[str, str, str]]:
     """By id: what happened, why it matters, what to do."""

@@ -54,6 +54,7 @@ from ._C import (  # noqa: E402
     trace,
     trace_counters,
 )
+from ._check import CheckError  # noqa: E402
 from ._compile import compile, compile_module_  # noqa: E402
 from ._controls import (  # noqa: E402
     allow_in_graph,
@@ -80,7 +81,7 @@ from ._report import report  # noqa: E402
 from ._version import __version__  # noqa: E402
 from .interop.dropin import install, uninstall  # noqa: E402
 
-from . import _logs, _report, compiler  # noqa: E402, isort: skip
+from . import _logs, _progress, _report, compiler  # noqa: E402, isort: skip
 
 # Frames of these files are never "the user's line": torch, Firesteel, and what only passes calls on.
 _C._set_library_folders(
@@ -96,9 +97,11 @@ _C._set_library_folders(
 
 _logs.from_environment()
 _report.from_environment()
+_progress.start()
 
 __all__ = [
     "BackendError",
+    "CheckError",
     "CompiledFunction",
     "ControlError",
     "DataDependentError",

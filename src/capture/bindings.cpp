@@ -119,6 +119,9 @@ void bind_capture(nb::module_& module) {
       "compiled without notes_recompiles.");
   module.def("_regions", &regions, "(entries, recompiles) of every compiled function there is.");
   module.def(
+      "_set_progress_listener", [](nb::handle listener) { set_progress_listener(listener.ptr()); },
+      nb::arg("listener").none());
+  module.def(
       "_set_event_listener", [](nb::handle listener) { set_event_listener(listener.ptr()); },
       nb::arg("listener").none());
   module.def("_break_reasons", &break_reasons, "By id: what happened, why it matters, what to do.");

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 
 #include "capture/describe.h"
+#include "codegen/kernel_compiler.h"
 #include "python/errors.h"
 
 namespace nb = nanobind;
@@ -14,6 +15,19 @@ namespace {
 
 PyObject* g_capture_listener = nullptr;
 PyObject* g_event_listener = nullptr;
+PyObject* g_progress_listener = nullptr;
+constexpr double kPatience = 2;  // seconds
+
+void tell_progress(size_t made, size_t asked, double seconds) {
+  if (seconds < kPatience || !Py_IsInitialized()) return;
+  const python::Gil gil;
+  if (!g_progress_listener) return;
+  python::ErrorAside aside;
+  PyRef keeper = PyRef::borrow(g_progress_listener);
+  PyRef told = PyRef::steal(PyObject_CallFunction(keeper.get(), "nnd", static_cast<Py_ssize_t>(made),
+                                                  static_cast<Py_ssize_t>(asked), seconds));
+  if (!told) PyErr_WriteUnraisable(keeper.get());
+}
 
 void set(PyObject*& place, PyObject* listener) {
   PyRef old = PyRef::steal(place);
@@ -59,6 +73,10 @@ void tell(const char* kind, Facts&& facts) {
 }  // namespace
 
 void set_event_listener(PyObject* listener) { set(g_event_listener, listener); }
+void set_progress_listener(PyObject* listener) {
+  set(g_progress_listener, listener);
+  set_kernel_progress(g_progress_listener ? &tell_progress : nullptr);
+}
 void set_capture_listener(PyObject* listener) { set(g_capture_listener, listener); }
 
 void tell_capture(const Segment& segment) {

@@ -12,6 +12,9 @@ void set_event_listener(PyObject* listener);
 // Called with a short description of each piece right after it was captured, for torch._dynamo's counters.
 void set_capture_listener(PyObject* listener);
 
+// Called as listener(made, asked, seconds) while a call waits for kernels for longer than two seconds.
+void set_progress_listener(PyObject* listener);
+
 void tell_capture(const Segment& segment);
 void tell_recompile(const Recompile& note);
 void tell_fallback(PyCodeObject* code, BreakReason reason);

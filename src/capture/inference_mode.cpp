@@ -37,6 +37,9 @@ class ModeKeepingRunner final : public Runner {
     }
   }
   const Executable* executable() const override { return inner_->executable(); }
+  std::vector<KernelResult> compare_kernels(PyObject* const* slots) const override {
+    return inner_->compare_kernels(slots);
+  }
   double compile_seconds() const override { return inner_->compile_seconds(); }
   int traverse(visitproc visit, void* arg) const override { return inner_->traverse(visit, arg); }
 

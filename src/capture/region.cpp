@@ -435,6 +435,7 @@ int Region::traverse(visitproc visit, void* arg) const {
 
 void Region::clear() {
   pieces_.clear();
+  recompiles_.clear();
   was_called_ = is_forced_;
   for (const auto& other : others_) other->clear();
 }

@@ -194,19 +194,8 @@ class AotRunner final : public Runner {
   }
 
   bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const override {
-    std::vector<at::Tensor> inputs;
-    inputs.reserve(inputs_.size());
-    for (uint32_t slot : inputs_) {
-      const bool number = is_number(slots[slot]);
-      inputs.push_back(number ? python::number_tensor(slots[slot]) : python::unpack(slots[slot]));
-      if (!inputs.back().defined()) return false;
-    }
-    // The first reference that is not Python's own goes through Python: it is taken here, where the GIL is held.
-    std::vector<at::Tensor> captured;
-    captured.reserve(captured_.size());
-    for (size_t i = 0; i < captured_.size(); ++i)
-      captured.push_back(captured_[i] < 0 ? constants_[i] : python::unpack(slots[captured_[i]]));
-    std::vector<at::Tensor> results;
+    std::vector<at::Tensor> inputs, captured, results;
+    if (!take(slots, inputs, captured)) return false;
     try {
       python::with_torch_warnings([&] {
         python::GilRelease no_gil;
@@ -230,7 +219,28 @@ class AotRunner final : public Runner {
 
   const Executable* executable() const override { return &executable_; }
 
+  std::vector<KernelResult> compare_kernels(PyObject* const* slots) const override {
+    std::vector<at::Tensor> inputs, captured;
+    if (!take(slots, inputs, captured)) return {};
+    return executable_.compare_kernels(inputs, captured);
+  }
+
  private:
+  // The tensors of a call; false where one of them is none.
+  bool take(PyObject* const* slots, std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& captured) const {
+    inputs.reserve(inputs_.size());
+    for (uint32_t slot : inputs_) {
+      const bool number = is_number(slots[slot]);
+      inputs.push_back(number ? python::number_tensor(slots[slot]) : python::unpack(slots[slot]));
+      if (!inputs.back().defined()) return false;
+    }
+    // The first reference that is not Python's own goes through Python: it is taken here, where the GIL is held.
+    captured.reserve(captured_.size());
+    for (size_t i = 0; i < captured_.size(); ++i)
+      captured.push_back(captured_[i] < 0 ? constants_[i] : python::unpack(slots[captured_[i]]));
+    return true;
+  }
+
   Executable executable_;
   std::vector<uint32_t> inputs_;
   std::vector<int32_t> captured_;

@@ -31,13 +31,17 @@ struct BackendChoice {
   bool runs_aten() const { return kind == Backend::AotEager || kind == Backend::Native; }
 };
 
+struct Segment;
+
 class Runner {
  public:
   virtual ~Runner() = default;
   // `slots` are the guard program's values. False: the inputs do not fit after all, nothing has run.
   virtual bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const = 0;
   virtual const Executable* executable() const { return nullptr; }  // the ATen graph's, where there is one
-  virtual double compile_seconds() const { return 0; }              // spent at the first run
+  // What each kernel gives beside what ATen gives.
+  virtual std::vector<KernelResult> compare_kernels(PyObject* const*) const { return {}; }
+  virtual double compile_seconds() const { return 0; }  // spent at the first run
   virtual int traverse(visitproc, void*) const { return 0; }
 };
 
@@ -49,5 +53,12 @@ std::unique_ptr<Runner> make_aot_runner(Executable executable, std::vector<uint3
                                         std::vector<int32_t> captured);
 // Hands the graph over at the first run, with that run's inputs as examples, and runs what comes back.
 std::unique_ptr<Runner> make_callable_runner(Graph graph, std::vector<uint32_t> inputs, PyRef compiler);
+
+// Where FIRESTEEL_CHECK=1: before `inner` runs, it and `eager` run on copies of the inputs, and must agree
+// (checking_runner.cpp). `inputs` are the slots of all inputs of the torch-level graph; no runner reads `slot_count` or
+// above. `segment` owns the runner.
+bool results_are_checked();
+std::unique_ptr<Runner> make_checking_runner(std::unique_ptr<Runner> inner, std::unique_ptr<Runner> eager,
+                                             std::vector<uint32_t> inputs, size_t slot_count, const Segment& segment);
 
 }  // namespace firesteel::capture

@@ -157,12 +157,23 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   std::vector<uint32_t> slots;
   for (const Source* source : capture.input_sources) slots.push_back(segment.guards->slot_of(source));
   if (!empty && backend.runs_aten()) {
+    const std::vector<uint32_t> all_inputs = slots;
     slots.resize(capture.arguments.size());  // the executable knows what was captured
     for (const Source* source : capture.number_sources) slots.push_back(segment.guards->slot_of(source));
+    size_t slot_count = 0;
+    for (const auto* some : {&all_inputs, &std::as_const(slots)}) {
+      for (uint32_t slot : *some) slot_count = std::max<size_t>(slot_count, slot + 1);
+    }
     std::vector<int32_t> captured = captured_slots(*executable, capture, *segment.guards);
     executable->let_go(guarded_captures(capture));
     segment.runner = make_aot_runner(std::move(*executable), std::move(slots), std::move(captured));
     segment.runner = with_result_kinds(std::move(segment.runner), std::move(attempt.result_kinds));
+    if (results_are_checked()) {
+      auto eager = make_eager_runner(capture.graph, all_inputs, segment.holdings);
+      if (capture.switches_modes) eager = make_mode_keeping_runner(std::move(eager));
+      segment.runner =
+          make_checking_runner(std::move(segment.runner), std::move(eager), all_inputs, slot_count, segment);
+    }
   } else if (!empty && backend.kind == Backend::Callable && !capture.graph.nodes.empty()) {
     segment.runner = make_callable_runner(capture.graph.clone(), std::move(slots), backend.compiler);
   } else if (!empty) {

@@ -22,6 +22,10 @@ using KernelFunction = void (*)(void* const* buffers, int64_t begin, int64_t end
 // The machine to compile for is the one at hand, or less where FIRESTEEL_CPU (avx512, avx2, sse) says so.
 FIRESTEEL_API std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> kernels);
 
+// Called after each of the kernels that somebody waits for: how many are made, of how many, and since when, in seconds.
+using KernelProgress = void (*)(size_t made, size_t asked, double seconds);
+FIRESTEEL_API void set_kernel_progress(KernelProgress progress);
+
 // Kernels of a graph are used all or none: each relies on what the others write.
 inline bool all_made(std::span<const KernelFunction> functions) {
   return std::find(functions.begin(), functions.end(), nullptr) == functions.end();
@@ -45,6 +49,9 @@ FIRESTEEL_API void forget_kernels();
 
 // For tests: from now on no kernel can be made, and the next failure is told.
 FIRESTEEL_API void fail_kernels(bool fail);
+
+// For tests: kernels that are made from now on give floats of the wrong sign.
+FIRESTEEL_API void spoil_kernels(bool spoil);
 
 // Raises for a FIRESTEEL_CPU that means nothing.
 void check_kernel_target();

@@ -129,6 +129,8 @@ NB_MODULE(_C, module) {
   module.def("native_counters", &native_counts, "Kernels compiled and run, and operators run in them and by ATen.");
   module.def("reset_native_counters", &reset_native_counts);
   module.def("_fail_kernels", &fail_kernels, nb::arg("fail"), "For tests: no kernel can be made from now on.");
+  module.def("_spoil_kernels", &spoil_kernels, nb::arg("spoil"),
+             "For tests: kernels that are made from now on give floats of the wrong sign.");
   module.def("_hold_background_compiler", &hold_background_compiler, nb::arg("held"),
              "For tests: while held, no kernel is compiled in the background.");
   module.def("_empty_pool", &empty_pool, "Gives memory that kernels' results have left back to the system.");

@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
@@ -19,6 +20,17 @@ struct BelowAutograd {
   at::AutoDispatchBelowADInplaceOrView autograd;
   c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
 };
+
+std::vector<int64_t> numbers(const std::vector<Dim>& dims) {
+  std::vector<int64_t> result;
+  for (const Dim& dim : dims) result.push_back(dim.number());
+  return result;
+}
+
+at::Tensor random_like(const Type& type) {
+  const auto options = at::TensorOptions().dtype(type.dtype).device(type.device);
+  return at::empty_strided(numbers(type.sizes), numbers(type.strides), options).normal_();
+}
 
 }  // namespace
 
@@ -269,6 +281,18 @@ const Signature& Executable::signature() const { return state_->signature; }
 const Graph& Executable::joint() const { return state_->trace.joint.graph; }
 const Graph& Executable::forward() const { return state_->parts.forward; }
 const Graph* Executable::backward() const { return state_->has_backward ? &state_->parts.backward : nullptr; }
+std::vector<KernelResult> Executable::compare_kernels(const std::vector<at::Tensor>& inputs,
+                                                      std::vector<at::Tensor>& captured) const {
+  BelowAutograd below;
+  std::vector<KernelResult> found;
+  const std::vector<at::Tensor> given = state_->forward_inputs(inputs, captured);
+  const std::vector<at::Tensor> outputs = firesteel::compare_kernels(state_->parts.forward, given, false, found);
+  if (!state_->has_backward) return found;
+  std::vector<at::Tensor> saved(outputs.begin() + static_cast<ptrdiff_t>(state_->parts.forward_outputs), outputs.end());
+  for (const Type& type : state_->backward->tangents) saved.push_back(random_like(type));
+  firesteel::compare_kernels(state_->parts.backward, saved, true, found);
+  return found;
+}
 std::vector<RunPlan> Executable::run_plans() const {
   std::vector<RunPlan> plans;
   plans.push_back(plan_run(state_->parts.forward, state_->forward.tier()));

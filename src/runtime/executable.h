@@ -6,6 +6,7 @@
 
 #include "aot/trace.h"
 #include "partition/partition.h"
+#include "runtime/kernel_check.h"
 #include "runtime/run_plan.h"
 #include "runtime/signature.h"
 #include "runtime/tiers.h"
@@ -37,6 +38,9 @@ class FIRESTEEL_API Executable {
   const Graph* backward() const;  // null where there is none
   // How the forward graph runs, and the backward one where there is one.
   std::vector<RunPlan> run_plans() const;
+  // What each kernel gives beside what ATen gives, for inputs as of operator(); the backward's for random gradients.
+  std::vector<KernelResult> compare_kernels(const std::vector<at::Tensor>& inputs,
+                                            std::vector<at::Tensor>& captured) const;
   const Tree& input_tree() const;
   const Tree& output_tree() const;  // of the results
 

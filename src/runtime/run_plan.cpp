@@ -4,17 +4,16 @@
 #include <unordered_map>
 
 #include "fuse/fusion.h"
-#include "fuse/matmul_choice.h"
 
 namespace firesteel {
 
 RunPlan plan_run(const Graph& graph, Tier tier) {
   RunPlan plan{graph.clone(), tier, {}};
   if (tier == Tier::Aten) return plan;
-  choose_matmuls(plan.graph);
+  prepare_for_native(plan.graph);
   std::unordered_map<const Node*, size_t> index;
   for (const auto& node : plan.graph.nodes) index.emplace(node.get(), index.size());
-  for (const FusedGroup& group : fuse(plan.graph)) {
+  for (const FusedGroup& group : fuse(plan.graph, fuse_options())) {
     KernelPlan& kernel = plan.kernels.emplace_back();
     kernel.text = group.kernel.str();
     for (const Node* node : group.nodes) kernel.nodes.push_back(index.at(node));

@@ -11,9 +11,7 @@
 #include "fuse/table_gradients.h"
 
 namespace firesteel {
-namespace {
 
-// FIRESTEEL_SMALLEST_KERNEL=1 gives every operator that can have one a kernel, alone as it may be: for tests.
 FuseOptions fuse_options() {
   FuseOptions options;
   const char* set = std::getenv("FIRESTEEL_SMALLEST_KERNEL");
@@ -21,7 +19,11 @@ FuseOptions fuse_options() {
   return options;
 }
 
-}  // namespace
+bool prepare_for_native(Graph& graph) {
+  bool changed = false;
+  for (auto* change : {choose_matmuls, split_losses, choose_table_gradients}) changed = change(graph) || changed;
+  return changed;
+}
 
 NativeCode native_code(bool wait) {
   const char* set = std::getenv("FIRESTEEL_WAIT");
@@ -37,8 +39,7 @@ void check_native_settings() {
 TieredProgram::TieredProgram(const Graph& graph, NativeCode native) : aten_(graph) {
   if (native == NativeCode::None || !can_compile_kernels()) return;
   Graph chosen = graph.clone();
-  bool changed = false;
-  for (auto* change : {choose_matmuls, split_losses, choose_table_gradients}) changed = change(chosen) || changed;
+  const bool changed = prepare_for_native(chosen);
   if (native == NativeCode::AtOnce) {
     ProgramOptions options;
     options.native = true;

@@ -10,6 +10,11 @@
 
 namespace firesteel {
 
+// FIRESTEEL_SMALLEST_KERNEL=1 gives every operator that can have one a kernel, alone as it may be: for tests.
+FuseOptions fuse_options();
+// Puts a graph into the form that is fused: what runs faster in other operators gets these. True where it changed.
+bool prepare_for_native(Graph& graph);
+
 enum class Tier : uint8_t { Aten, Waiting, Native };
 
 class TieredProgram {

@@ -284,6 +284,7 @@ def test_the_page_draws_links_folds_and_finds(tmp_path):
           answers.unfolded = boxes.length - before - first.nodes.length + 1;
           choose({kind: "kernel", piece: 0, view: 1, kernel: 0});
           answers.loops = document.querySelector("#inspector pre").textContent;
+          answers.kernelTitle = document.querySelector("#inspector h3").textContent;
           for (const key of ["/", "?"]) document.dispatchEvent(new KeyboardEvent("keydown", {key}));
           answers.focus = document.activeElement.id;
           answers.help = !$("help").hidden;
@@ -303,6 +304,7 @@ def test_the_page_draws_links_folds_and_finds(tmp_path):
     assert found["kernels"] >= 2
     assert found["unfolded"] == 0
     assert found["loops"].startswith("loops [")
+    assert found["kernelTitle"] == "kernel 1, forward"
     assert found["focus"] == "search"
     assert found["help"]
 

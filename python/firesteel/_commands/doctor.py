@@ -16,6 +16,7 @@ VARIABLES = {
     "FIRESTEEL_LOGS": "logs to switch on: breaks,recompiles,guards,graphs,kernels,timings",
     "FIRESTEEL_REPORT": "a path: a report is written there when the program ends",
     "FIRESTEEL_CHECK": "1: every compiled call is compared with eager",
+    "FIRESTEEL_PROGRESS": "0: nothing is told of compilations that take over two seconds",
     "FIRESTEEL_WAIT": "1: the first call waits for native code",
     "FIRESTEEL_CACHE": "0: no kernels on disk",
     "FIRESTEEL_CACHE_DIR": "where kernels are kept",
@@ -23,6 +24,7 @@ VARIABLES = {
     "FIRESTEEL_POOL_LIMIT": "how many bytes of memory lie ready for results",
     "FIRESTEEL_CPU": "avx512, avx2 or sse: less than the machine has",
     "FIRESTEEL_MATMUL": "aten or onednn: who multiplies matrices",
+    "FIRESTEEL_SMALLEST_KERNEL": "1: every operator that can have a kernel gets one, alone as it may be",
     "FIRESTEEL_CHECK_SHAPES": "1: every result's layout is compared with the recorded one",
     "FIRESTEEL_FULL": "1: Firesteel's own tests run their long sweeps",
 }

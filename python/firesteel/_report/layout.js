@@ -7,7 +7,7 @@ const Layout = (() => {
   // `boxes`: {key, order, width}; `edges`: [from key, to key]. Edges against the order are drawn, and move nothing.
   function place(boxes, edges) {
     const byKey = new Map(boxes.map((box) => [box.key, box]));
-    boxes.sort((a, b) => a.order - b.order);
+    settleOrder(boxes, edges, byKey);
     const above = new Map(boxes.map((box) => [box.key, []]));
     const below = new Map(boxes.map((box) => [box.key, []]));
     for (const [from, to] of edges) {
@@ -41,6 +41,20 @@ const Layout = (() => {
       height: filled.length * ROW + 40,
       paths: edges.map(([from, to]) => path(byKey.get(from), byKey.get(to))),
     };
+  }
+
+  // Behind what it reads, and else in the order given; where boxes read each other in a circle, the first goes first.
+  function settleOrder(boxes, edges, byKey) {
+    const waits = new Map(boxes.map((box) => [box.key, 0])), readers = new Map(boxes.map((box) => [box.key, []]));
+    for (const [from, to] of edges) { waits.set(to, waits.get(to) + 1); readers.get(from).push(byKey.get(to)); }
+    const left = [...boxes].sort((a, b) => a.order - b.order);
+    for (let place = 0; left.length; ++place) {
+      const ready = left.findIndex((box) => waits.get(box.key) <= 0);
+      const [next] = left.splice(Math.max(ready, 0), 1);
+      readers.get(next.key).forEach((box) => waits.set(box.key, waits.get(box.key) - 1));
+      next.order = place;
+    }
+    boxes.sort((a, b) => a.order - b.order);
   }
 
   function middle(neighbours, otherwise) {

@@ -133,7 +133,7 @@ function boxElement(box) {
     "data-key": box.key, "aria-label": `${box.title}, ${box.sub}${box.group ? ", folded: press Enter to unfold" : ""}`,
     transform: `translate(${box.x - box.width / 2} ${box.y})`,
     onclick: () => (box.group ? unfold(box.key) : choose({ kind: "node", piece: state.piece, view: state.view, node: box.nodes[0] })),
-    onfocus: () => { if (!box.group) choose({ kind: "node", piece: state.piece, view: state.view, node: box.nodes[0] }, true); },
+    onfocus: () => { if (!box.group && !movesFocus) choose({ kind: "node", piece: state.piece, view: state.view, node: box.nodes[0] }, true); },
   },
   element("rect", { width: box.width, height: Layout.HEIGHT }),
   hue ? element("rect", { width: 5, height: Layout.HEIGHT, style: `fill:${hue};stroke:none` }) : null,
@@ -153,12 +153,15 @@ function fold(module) {
   for (const key of [...state.open]) if (key === `m:${module}` || key.startsWith(`m:${module}.`)) state.open.delete(key);
   drawGraph(true);
 }
+let movesFocus = false; // the page moves it, not the reader
 function show(box) {
   const area = $("canvas").getBoundingClientRect();
   camera.x = area.width / 2 - box.x * camera.k;
   camera.y = area.height / 3 - box.y * camera.k;
   moveCamera();
+  movesFocus = true;
   box.element.focus({ preventScroll: true });
+  movesFocus = false;
 }
 // The whole graph; or, to start with, the top of it at a size that can be read.
 function fit(least = 0.05) {

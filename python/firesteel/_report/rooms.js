@@ -45,7 +45,9 @@ function walkGraph(event) {
   if (!next) return;
   event.preventDefault();
   const target = next();
-  if (target) show(target);
+  if (!target) return;
+  show(target);
+  if (!target.group) choose({ kind: "node", piece: state.piece, view: state.view, node: target.nodes[0] }, true);
 }
 
 // ---- guards

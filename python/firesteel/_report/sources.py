@@ -61,14 +61,13 @@ def _runs(lines, touched):
     for line in touched:
         first, last = spans.get(line, (line - _CONTEXT, line + _CONTEXT))
         shown.update(range(max(first, 1), min(last, len(lines)) + 1))
-    coloured = _coloured(lines)
     runs = []
     for line in sorted(shown):
         if runs and runs[-1][0] + len(runs[-1][1]) == line:
-            runs[-1][1].append(coloured[line - 1])
+            runs[-1][1].append(lines[line - 1])
         else:
-            runs.append([line, [coloured[line - 1]]])
-    return runs
+            runs.append([line, [lines[line - 1]]])
+    return [[first, _coloured(texts)] for first, texts in runs]
 
 
 def _functions(text):

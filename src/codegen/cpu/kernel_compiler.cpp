@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +20,8 @@
 namespace firesteel {
 namespace {
 
+std::atomic<KernelProgress> g_progress = nullptr;
+
 struct Library {
   std::mutex compiling;  // LLVM is used by one thread at a time; taken before `mutex` where both are
   std::mutex mutex;      // guards all below
@@ -26,7 +29,7 @@ struct Library {
   std::unordered_map<std::string, KernelFacts> facts;         // of the same
   KernelCounters counters;
   bool warned = false;
-  bool failing = false;  // guarded by `compiling`
+  bool failing = false, spoiling = false;  // guarded by `compiling`
 };
 
 Library& library() {
@@ -89,6 +92,14 @@ std::optional<KernelFunction> find(Library& known, const std::string& key) {
   return found->second;
 }
 
+// The same with every float it stores negated.
+LoopKernel spoiled(LoopKernel kernel) {
+  for (LoopStore& store : kernel.stores) {
+    if (is_float(kernel.type(store.value))) store.value = kernel.op(LoopOp::Neg, store.value);
+  }
+  return kernel;
+}
+
 KernelFunction find_or_make(Library& known, const LoopKernel& kernel, cpu::Target target) {
   const std::string key = key_of(kernel, target);
   if (auto found = find(known, key)) return *found;
@@ -99,7 +110,8 @@ KernelFunction find_or_make(Library& known, const LoopKernel& kernel, cpu::Targe
   KernelFunction function = nullptr;
   const double began = seconds_now();
   try {
-    function = known.failing ? nullptr : cpu::make_kernel(kernel, target, by, why);
+    const LoopKernel wanted = known.spoiling ? spoiled(kernel) : kernel;
+    function = known.failing ? nullptr : cpu::make_kernel(wanted, target, by, why);
     if (known.failing) why = "it was made to fail for a test";
   } catch (const std::exception& error) {
     why = error.what();
@@ -117,10 +129,18 @@ KernelFunction find_or_make(Library& known, const LoopKernel& kernel, cpu::Targe
 
 std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> kernels) {
   const cpu::Target target = cpu::chosen_target();
+  const double began = seconds_now();
   std::vector<KernelFunction> result;
-  for (const LoopKernel* kernel : kernels) result.push_back(find_or_make(library(), *kernel, target));
+  for (const LoopKernel* kernel : kernels) {
+    result.push_back(find_or_make(library(), *kernel, target));
+    // One alone comes from the background: nobody waits for it.
+    const KernelProgress progress = kernels.size() > 1 ? g_progress.load() : nullptr;
+    if (progress) progress(result.size(), kernels.size(), seconds_now() - began);
+  }
   return result;
 }
+
+void set_kernel_progress(KernelProgress progress) { g_progress = progress; }
 
 std::optional<KernelFunction> known_kernel(const LoopKernel& kernel) {
   return find(library(), key_of(kernel, cpu::chosen_target()));
@@ -147,6 +167,11 @@ void fail_kernels(bool fail) {
   std::scoped_lock lock(library().compiling, library().mutex);
   library().failing = fail;
   library().warned = false;
+}
+
+void spoil_kernels(bool spoil) {
+  std::lock_guard lock(library().compiling);
+  library().spoiling = spoil;
 }
 
 KernelCounters kernel_counters() {
