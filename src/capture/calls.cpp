@@ -209,16 +209,17 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
   const bool plain = type->tp_new == PyBaseObject_Type.tp_new && own_init && PyFunction_Check(own_init);
   if (!plain) settle_all_of(capture, args);
   // What a C class takes for its contents is looked at by C code.
-  if (PyType_IsSubtype(type, &PyDict_Type) || PyType_IsSubtype(type, &PyList_Type) ||
-      PyType_IsSubtype(type, &PyTuple_Type) || PyType_IsSubtype(type, &PySet_Type) ||
-      PyType_IsSubtype(type, &PyFrozenSet_Type)) {
-    if (!own_init || !PyFunction_Check(own_init)) {
-      for (PyRef& value : args.values) {
-        if (PyIter_Check(value.get()) || is_python_class(Py_TYPE(value.get())))
-          value = get_iterator(capture, value.get());
-        else
-          value = capture.consult_deep(value.get());
-      }
+  const bool fixed = PyType_IsSubtype(type, &PyTuple_Type) || PyType_IsSubtype(type, &PyFrozenSet_Type);
+  const bool filled = PyType_IsSubtype(type, &PyDict_Type) || PyType_IsSubtype(type, &PyList_Type) ||
+                      PyType_IsSubtype(type, &PySet_Type);
+  PyObject* own_new = _PyType_Lookup(type, interned("__new__").get());
+  const bool python_new = own_new && Py_IS_TYPE(own_new, &PyStaticMethod_Type);  // a named tuple's takes its fields
+  if ((fixed && !python_new) || (filled && (!own_init || !PyFunction_Check(own_init)))) {
+    for (PyRef& value : args.values) {
+      if (PyIter_Check(value.get()) || is_python_class(Py_TYPE(value.get())))
+        value = get_iterator(capture, value.get());
+      else
+        value = capture.consult_deep(value.get());
     }
   }
   struct Instantiating {

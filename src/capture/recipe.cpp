@@ -37,9 +37,14 @@ void set_field(PyObject*& field, PyRef value) {
 void RecipeBook::settle(guards::Holdings& holdings) {
   std::unordered_set<PyObject*> known;
   auto take = [&](PyRef& object) {
-    PyObject* held = holdings.hold(object.get());
+    // What no guard knows may have been made for these recipes alone.
+    PyObject* held = object.get();
+    if (!holdings.holds_weakly(held)) {
+      holdings.keep(held);
+    } else if (known.insert(held).second) {
+      pins.push_back(held);
+    }
     object = {};
-    if (held && holdings.holds_weakly(held) && known.insert(held).second) pins.push_back(held);
     return held;
   };
   for (Recipe& recipe : recipes) recipe.held = take(recipe.object);

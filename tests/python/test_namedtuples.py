@@ -74,3 +74,19 @@ def test_another_field_is_noticed(backend):
         torch.testing.assert_close(compiled(Pair(x, k)), fields(Pair(x, k)))
     with pytest.raises(AttributeError, match="no attribute 'k'"):
         compiled(namedtuple("Other", "x z")(x, 1))
+
+
+def nested(x, seen):
+    seen["last"] = len(seen)
+    inner = Pair(x * 2, 3)
+    outer = Pair(inner, Rule(4.0))
+    return outer, outer.x is inner, outer.k.scale, Pair._make([outer, 1]), tuple.__new__(Pair, (inner, outer))
+
+
+def test_in_each_other(backend):
+    compiled, ours, theirs = firesteel.compile(nested, backend=backend), {}, {}
+    for _ in range(3):
+        x = torch.randn(3)
+        torch.testing.assert_close(compiled(x, ours), nested(x, theirs))
+        assert ours == theirs
+    assert type(compiled(x, ours)[0].x) is Pair
