@@ -13,8 +13,6 @@ DIFFERENCES = {
     "test.test_descr.SharedKeyTests.test_subclasses": SHARED_KEYS,
     "test.test_descr.ClassPropertiesAndMethods.test_slots": "counts all objects that the collector knows, among them "
     "those of the capture itself",
-    "test.test_functools.TestLRUC.test_lru_no_args": "the statistics of a cached function that map() calls count every "
-    "attempt of the capture",
     "test.test_traceback.TestStack.test_extract_stackup_deferred_lookup_lines": LINES,
     "test.test_traceback.TestTracebackException.test_lookup_lines": LINES,
     "test.test_call.TestPEP590.test_vectorcall_override": "asks whether `f(*args)` passes the very tuple on, which "
