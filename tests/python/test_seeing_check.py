@@ -87,6 +87,7 @@ def test_writes_breaks_and_errors_are_the_programs_own(comparisons):
     assert log == [3.0, 6.0]
 
 
+@pytest.mark.usefixtures("native")
 def test_a_wrong_kernel_is_named_with_graph_and_line(wrong_kernels):
     def program(x, y):
         z = x.mm(y)
@@ -111,6 +112,7 @@ def test_a_wrong_kernel_is_named_with_graph_and_line(wrong_kernels):
     assert isinstance(raised.value, firesteel.Error)
 
 
+@pytest.mark.usefixtures("native")
 def test_a_wrong_kernel_of_the_backward_is_found(monkeypatch):
     def program(x):
         return x.sin().exp()

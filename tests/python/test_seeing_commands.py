@@ -104,6 +104,7 @@ def test_mistakes_are_told(script, arguments, words, capsys):
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("native")
 def test_the_cache_is_shown_and_cleared(script, tmp_path):
     folder = tmp_path / "cache"
     here = {"FIRESTEEL_CACHE": "1", "FIRESTEEL_CACHE_DIR": str(folder), "FIRESTEEL_WAIT": "1"}
@@ -126,6 +127,7 @@ def test_the_cache_says_why_it_is_not_used(tmp_path, monkeypatch):
     assert "chmod 700" in cache.info()
 
 
+@pytest.mark.usefixtures("native")
 def test_the_doctor_finds_all_well(tmp_path):
     done = firesteel_command("doctor", FIRESTEEL_CACHE="1", FIRESTEEL_CACHE_DIR=str(tmp_path), FIRESTEEL_LOG="breaks")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -21,6 +21,7 @@ def explained():
     return firesteel.explain(program, wait=True)(x, torch.randn(8, 8))
 
 
+@pytest.mark.usefixtures("native")
 def test_kernels_tell_operators_lines_and_loops():
     found = explained()
     forward = [kernel for kernel in found.kernels if kernel.phase == "forward"]

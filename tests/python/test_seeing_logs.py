@@ -50,6 +50,7 @@ def test_a_break_names_line_reason_and_remedy(caplog):
     assert "\n" not in line
 
 
+@pytest.mark.usefixtures("native")
 def test_graphs_guards_kernels_and_timings(caplog):
     firesteel.logs("graphs", "guards,kernels", "timings")
     firesteel.compile(lambda x, y: ((x + y) * 2).relu())(torch.ones(64, 64), torch.ones(64, 64))

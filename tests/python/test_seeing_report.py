@@ -64,6 +64,7 @@ def trained(tmp_path):
         return file.read()
 
 
+@pytest.mark.usefixtures("native")
 def test_calls_operators_kernels_lines_and_modules_are_linked(tmp_path):
     facts = facts_of(trained(tmp_path))
     (piece,) = [piece for piece in facts["pieces"] if piece["runs"]]
@@ -194,6 +195,7 @@ firesteel.compile(space["made"])(x)
 """
 
 
+@pytest.mark.usefixtures("native")
 def test_the_variable_tells_of_all_that_happened(tmp_path):
     script = tmp_path / "prögram.py"
     script.write_text(PROGRAM, encoding="utf-8")
