@@ -92,7 +92,7 @@ class PythonBackward final : public OpaqueBackward {
     parts = {};
     PyRef result = checked(PyObject_Call(objects_->function.get(), arguments.get(), nullptr));
     arguments = {};
-    return chosen(std::move(result));
+    return chosen(result);
   }
 
   // The gradients as the engine takes them from a backward: one for each argument of the forward.
@@ -106,7 +106,7 @@ class PythonBackward final : public OpaqueBackward {
   }
 
  private:
-  std::vector<at::Tensor> chosen(PyRef result) const {
+  std::vector<at::Tensor> chosen(const PyRef& result) const {
     const std::vector<PyRef> items = items_of(result.get());
     const auto expected = static_cast<size_t>(PyTuple_GET_SIZE(objects_->needs_input_grad.get()));
     // As the engine has it: more are fine where they are None.
@@ -221,7 +221,7 @@ void watch_backward(torch::autograd::Node& node) {
   PyRef capsule = checked(PyCapsule_New(watched.get(), kCapsule, [](PyObject* held) {
     const std::unique_ptr<Watched> gone(static_cast<Watched*>(PyCapsule_GetPointer(held, kCapsule)));
   }));
-  static_cast<void>(watched.release());
+  [[maybe_unused]] const Watched* capsules = watched.release();
   PyRef apply = checked(PyCFunction_New(&g_apply, capsule.get()));
   check(PyObject_SetAttrString(context.get(), kApply, apply.get()) == 0);
 }
