@@ -9,9 +9,8 @@
 
 namespace firesteel::cpu {
 
-// f32 with FMA: polynomials of our own for those six. f64, huge arguments of sin and cos, and all other functions: SLEEF,
-// which lies inside libtorch_cpu.
-// Plain SSE: the C library, a lane at a time.
+// f32 with FMA: polynomials of our own for those six. f64, huge arguments of sin and cos, and all other functions:
+// SLEEF, which lies inside libtorch_cpu. Plain SSE: the C library, a lane at a time.
 llvm::Value* emit_math(const Lanes& lanes, LoopOp op, llvm::Value* x);
 
 // The outside functions that emit_math may call: all names, by library.
