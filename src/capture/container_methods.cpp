@@ -6,6 +6,7 @@
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/iterables.h"
+#include "capture/tensor_keys.h"
 #include "python/errors.h"
 
 namespace firesteel::capture {
@@ -55,7 +56,7 @@ bool is_dict_method(std::string_view name) { return name == "get" || name == "po
 // d.get(k), d.pop(k), d.setdefault(k): only this key is looked at.
 PyRef at_key(Capture& capture, PyObject* callable, std::string_view name, CallArgs& args) {
   PyObject *dict = args[0], *key = args[1];
-  watch_hash(capture, key);
+  watch_key(capture, dict, key);
   const Source* source = capture.source_of(dict);
   PyObject* value = PyDict_GetItemWithError(dict, key);
   python::check(value || !PyErr_Occurred());
@@ -119,7 +120,7 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
     return at_key(capture, callable, name, args);
   if (PyDict_Check(self) && args.values.size() == 2) {
     if (name == "__getitem__" || name == "__contains__") {
-      watch_hash(capture, args[1]);
+      watch_key(capture, self, args[1]);
       const Source* source = capture.source_of(self);
       PyObject* value = PyDict_GetItemWithError(self, args[1]);
       python::check(value || !PyErr_Occurred());
@@ -150,10 +151,11 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
     if (takes_items && is_iterable(args[i])) {
       settle(capture, args.values[i]);
       args.values[i] = capture.consult_deep(args[i]);
+      if (i < args.positional() && (PyDict_Check(self) || PyAnySet_Check(self))) watch_keys(capture, self, args[i]);
     } else if (name == "index" || name == "count" || name == "remove" || PyUnicode_Check(self)) {
       watch_comparison(capture, args[i], "eq");
     } else if (PyAnySet_Check(self) || (PyDict_Check(self) && i == 1)) {
-      watch_hash(capture, args[i]);
+      watch_key(capture, self, args[i]);
     }
   }
   if (PyUnicode_Check(self) && name == "format") {

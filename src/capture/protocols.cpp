@@ -4,6 +4,7 @@
 #include "aot/value_ranges.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/tensor_keys.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -111,7 +112,7 @@ bool contains(Capture& capture, PyObject* container, PyObject* item) {
     if (PyDictKeys_Check(container)) dict = fs_view_dict(container);
     const bool plain = dict && (PyDict_CheckExact(dict) || is_mapping(dict));
     if (plain) {
-      watch_hash(capture, item);
+      watch_key(capture, dict, item);
       const Source* source = capture.source_of(dict);
       PyObject* value = PyDict_GetItemWithError(dict, item);
       python::check(value || !PyErr_Occurred());
@@ -146,7 +147,7 @@ bool contains(Capture& capture, PyObject* container, PyObject* item) {
       return false;
     }
     if (PyAnySet_Check(container)) {
-      watch_hash(capture, item);
+      watch_key(capture, container, item);
       capture.consult(container);
     } else {
       watch_comparison(capture, item, "eq");
@@ -244,7 +245,7 @@ PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
     return capture.adopt(std::move(value));
   }
   if (PyDict_Check(object)) {
-    watch_hash(capture, key);
+    watch_key(capture, object, key);
     PyObject* value = PyDict_GetItemWithError(object, key);
     python::check(value || !PyErr_Occurred());
     if (value) {
@@ -300,7 +301,7 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
     return;
   }
   if (PyDict_Check(object)) {
-    watch_hash(capture, key);
+    watch_key(capture, object, key);
     const Source* source = capture.source_of(object);
     if (source && !is_guardable_constant(key)) capture.consult(object);
     if (source && !value && is_guardable_constant(key)) {

@@ -46,7 +46,7 @@ PROGRAMS = {
         close(fresh(x), net(x))
     """,
     "optimizers": """
-        names = "SGD Adam AdamW RMSprop Adagrad NAdam Adamax Adadelta RAdam ASGD Rprop LBFGS"
+        names = "SGD Adam AdamW RMSprop Adagrad NAdam Adamax Adadelta RAdam ASGD Rprop"
         for name in names.split():
             layers = [nn.Linear(4, 4, bias=False)]
             layers.append(copy.deepcopy(layers[0]))
@@ -61,7 +61,7 @@ PROGRAMS = {
                         loss.backward()
                         return loss
                     closure()
-                    optimizer.step(*[closure] * (name == "LBFGS"))
+                    optimizer.step()
                 steps.append(torch.compile(step) if compiles else step)
             for _ in range(4):
                 for step in steps:
