@@ -38,10 +38,6 @@ bool holds_tensor(PyObject* value, int depth = 0) {
   return false;
 }
 
-}  // namespace
-
-namespace {
-
 void check_key(Capture& capture, PyObject* container, PyObject* key) {
   if (capture.concrete || !capture.source_of(container) || !holds_tensor(key)) return;
   capture.stop(BreakReason::Value, fmt::format("a tensor is a key of a {} from outside", Py_TYPE(container)->tp_name));
