@@ -33,6 +33,7 @@ find_missing() {
   need libgtest-dev header gtest/gtest.h
   need llvm-19-dev test -f /usr/lib/llvm-19/include/llvm/Config/llvm-config.h
   need libzstd-dev header zstd.h
+  need libisl-dev header isl/ctx.h
   if ! command -v "$PYTHON" > /dev/null; then
     [[ $PYTHON == python3 ]] || stop "PYTHON=$PYTHON is no command here."
     missing+=(python3 python3-venv python3-dev)

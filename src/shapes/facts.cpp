@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "shapes/reasoner.h"
+#include "shapes/linearize.h"
+#include "shapes/witnesses.h"
 
 namespace firesteel {
 namespace {
@@ -60,10 +61,12 @@ void add_residue(FactBase& base, const DimExpr& mod, int64_t residue) {
 }  // namespace
 
 void Facts::add_symbol(const std::string& name, int64_t least, int64_t most) {
+  witnesses_.reset();
   assume_bounds({name, Dim::symbol(name)}, {least, most});
 }
 
 void Facts::assume(const Relation& relation) {
+  witnesses_.reset();
   if (relation.is_comparison()) return assume_comparison(relation);
   if (relation.is_known()) {
     base_.contradictory = base_.contradictory || !relation.value();
@@ -75,7 +78,7 @@ void Facts::assume(const Relation& relation) {
   }
   std::vector<Relation> open;
   for (const Relation& operand : relation.operands()) {
-    auto decided = decide(operand);
+    auto decided = decide_by_ranges(operand);
     if (decided == true) return;
     if (!decided) open.push_back(operand);
   }
@@ -88,7 +91,7 @@ void Facts::assume(const Relation& relation) {
 }
 
 void Facts::assume_comparison(const Relation& relation) {
-  auto decided = decide(relation);
+  auto decided = decide_by_ranges(relation);
   if (decided) {
     base_.contradictory = base_.contradictory || !*decided;
     return;
@@ -217,6 +220,21 @@ void Facts::replace(const Atom& atom, const Dim& replacement) {
 }
 
 std::optional<bool> Facts::decide(const Relation& relation) const {
+  auto decided = decide_by_ranges(relation);
+  if (decided || base_.contradictory || !has_linear_solver()) return decided;
+  if (!witnesses_) witnesses_ = find_witnesses(base_);
+  if (is_open(relation, *witnesses_)) return std::nullopt;
+  auto excluded = [&](const Relation& one) {
+    Reasoner reasoner(base_);
+    auto problem = Linearizer(base_, reasoner).problem(one);
+    return problem && has_no_point(*problem);
+  };
+  if (excluded(relation.negated())) return true;
+  if (excluded(relation)) return false;
+  return std::nullopt;
+}
+
+std::optional<bool> Facts::decide_by_ranges(const Relation& relation) const {
   if (relation.is_known()) return relation.value();
   if (!relation.is_comparison()) {
     bool absorbing = relation.kind() == RelationKind::Or;
@@ -224,7 +242,7 @@ std::optional<bool> Facts::decide(const Relation& relation) const {
     // The absorbing value holds where the opposite of it is impossible.
     Facts otherwise = *this;
     for (const Relation& operand : relation.operands()) {
-      auto decided = decide(operand);
+      auto decided = decide_by_ranges(operand);
       if (decided == absorbing) return absorbing;
       all_decided = all_decided && decided;
       if (!decided) otherwise.assume(absorbing ? operand.negated() : operand);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,6 +38,8 @@ struct FactBase {
   bool contradictory = false;
 };
 
+using Witness = std::map<std::string, int64_t, std::less<>>;  // a value for each symbol
+
 class FIRESTEEL_API Facts {
  public:
   // Values from `least` to `most`; INT64_MAX says that there is no bound above, INT64_MIN below.
@@ -54,6 +57,7 @@ class FIRESTEEL_API Facts {
   std::pair<std::optional<int64_t>, std::optional<int64_t>> range(const Dim& dim) const;
 
  private:
+  std::optional<bool> decide_by_ranges(const Relation& relation) const;
   void assume_comparison(const Relation& relation);
   void assume_at_most_zero(const Polynomial& polynomial);
   void assume_zero(const Polynomial& polynomial);
@@ -63,6 +67,8 @@ class FIRESTEEL_API Facts {
 
   FactBase base_;
   int nested_ = 0;  // replacements within replacements
+  // Found by the first question that ranges leave open after a fact came in. As all of a trace, one thread's own.
+  mutable std::optional<std::vector<Witness>> witnesses_;
 };
 
 }  // namespace firesteel
