@@ -27,6 +27,11 @@ bool like_first_two(RuleCall& call) {
   return true;
 }
 
+bool dropout_backward(RuleCall& call) {
+  if (c10::isIntegralType(call.tensor(0).scalar_type(), true)) return false;  // its scale makes them floats
+  return like_first_two(call);
+}
+
 bool absolute(RuleCall& call) {
   const at::Tensor self = call.tensor(0);
   if (self.scalar_type() == at::kBool) return false;
@@ -41,6 +46,20 @@ bool logical_of_one(RuleCall& call) {
 
 bool logical_of_two(RuleCall& call) {
   call.give(elementwise({call.tensor(0), call.tensor(1)}, at::kBool));
+  return true;
+}
+
+bool complex_of_two(RuleCall& call) {
+  call.give(elementwise({call.tensor(0), call.tensor(1)}, c10::toComplexType(call.tensor(0).scalar_type())));
+  return true;
+}
+
+// The CPU's kernel works on dense memory whatever it is given, and keeps exponentials that CUDA computes again.
+bool log_sigmoid(RuleCall& call) {
+  const at::Tensor self = call.tensor(0);
+  const bool on_cpu = call.device.is_cpu();
+  call.give(on_cpu ? meta_tensor(self.sizes(), self.scalar_type()) : elementwise({self}, self.scalar_type()));
+  call.give(on_cpu ? meta_tensor(self.sizes(), self.scalar_type()) : meta_tensor({0}, self.scalar_type()));
   return true;
 }
 
@@ -89,7 +108,7 @@ constexpr ShapeRuleEntry kRules[] = {
     {"aten::hardtanh", like_first},
     {"aten::hardswish_backward", like_first_two},
     {"aten::hardtanh_backward", like_first_two},
-    {"aten::native_dropout_backward", like_first_two},
+    {"aten::native_dropout_backward", dropout_backward},
     {"aten::_prelu_kernel", like_first_two},
     {"aten::_prelu_kernel_backward", prelu_backward},
     {"aten::where.self", where},
@@ -98,6 +117,9 @@ constexpr ShapeRuleEntry kRules[] = {
     {"aten::logical_and", logical_of_two},
     {"aten::logical_or", logical_of_two},
     {"aten::logical_xor", logical_of_two},
+    {"aten::complex", complex_of_two},
+    {"aten::polar", complex_of_two},
+    {"aten::log_sigmoid_forward", log_sigmoid},
     {"aten::mse_loss_backward", contiguous_like_second},
     {"aten::glu_backward", contiguous_like_second},
     {"aten::bernoulli.p", contiguous_like_first},

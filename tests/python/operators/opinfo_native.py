@@ -1,7 +1,7 @@
 """Runs PyTorch's operator database through native kernels: compiled on one set of values, compared on fresh ones.
 
 Each sample comes in several layouts. A result must be within PyTorch's own tolerances of eager's; where it is not, it
-must be as near as eager's to that of double precision.
+must be as near as eager's to that of double precision, or within two roundings of its largest value.
 """
 
 import collections
@@ -30,6 +30,9 @@ DEFAULTS = {torch.float32: (1e-5, 1.3e-6), torch.bfloat16: (1e-5, 1.6e-2)}  # ab
 
 # Eager's own kernels take some arguments for contiguous ones, and read beyond them where they are not.
 CONTIGUOUS_ONLY = {"native_group_norm"}
+
+# Expanded, a matrix has rank one and a row no spread: there the gradient does not exist, and rounding decides on it.
+SINGULAR_EXPANDED = {"linalg.svd", "masked.std", "std", "svd"}
 
 Ran = collections.namedtuple("Ran", "op kind checked native aten differences refused")
 
@@ -114,6 +117,8 @@ def in_double(call):
 
 def error_of(got, exact):
     """The largest distance from the exact values; infinite where one is infinite or NaN and the other is not."""
+    if got.is_complex():
+        got, exact = torch.view_as_real(got), torch.view_as_real(exact)
     if not got.is_floating_point():
         return 0.0 if torch.equal(got, exact) else float("inf")
     rounded, got, exact = exact.to(got.dtype).double(), got.double(), exact.double()
@@ -124,14 +129,20 @@ def error_of(got, exact):
     return distance.max().item() if distance.numel() else 0.0
 
 
+def rounding_of(got, exact):
+    """What one rounding may do to the largest value: where eager is nearer than that, it is so by chance."""
+    values = exact.abs().nan_to_num(0, 0, 0)
+    return torch.finfo(got.dtype).eps * values.max().item() if got.is_floating_point() and values.numel() else 0.0
+
+
 def as_near_as_eager(function, got, wanted, call):
-    """Whether each result is at most twice as far from that of double precision as eager's."""
+    """Whether each result is at most twice as far from that of double precision as eager's, or as a rounding."""
     try:
         exact = function(in_double(call))
     except Exception:  # no double precision to compare with
         return False
     tensors = [[x for x in pytree.tree_leaves(of) if isinstance(x, torch.Tensor)] for of in (got, wanted, exact)]
-    errors = [(error_of(a, x), error_of(e, x)) for a, e, x in zip(*tensors, strict=True)]
+    errors = [(error_of(a, x), max(error_of(e, x), rounding_of(e, x))) for a, e, x in zip(*tensors, strict=True)]
     return all(ours <= 2 * theirs < float("inf") or ours == 0 for ours, theirs in errors)
 
 
@@ -197,6 +208,8 @@ class Check:
     def one(self, layout, traced, call, process):
         """Whether a kernel ran."""
         if self.op.name in CONTIGUOUS_ONLY and layout not in ("as it is", "empty"):
+            return True
+        if self.op.name in SINGULAR_EXPANDED and self.grad and layout == "expanded":
             return True
         make = again(LAYOUTS[layout])
 
