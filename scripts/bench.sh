@@ -4,9 +4,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 shopt -s nullglob
 
-cmake --build build/release --target bench_executor >/dev/null
-echo "== bench/executor.cpp"
-build/release/bench/bench_executor
+for name in executor sizes; do
+  cmake --build build/release --target "bench_$name" >/dev/null
+  echo "== bench/$name.cpp"
+  "build/release/bench/bench_$name"
+done
 
 for bench in bench/*.py; do
   grep -q __main__ "$bench" || continue  # what the others share

@@ -9,8 +9,9 @@
 namespace firesteel {
 namespace {
 
-constexpr int kMostNested = 8;      // replacements that a replacement brings about
-constexpr int kMostRounds = 3;      // of bounds passed from inequality to inequality
+constexpr int kMostNested = 8;  // replacements that a replacement brings about
+constexpr int kMostRounds = 3;  // of bounds passed from inequality to inequality
+constexpr int64_t kLargestModulus = int64_t{1} << 40;
 constexpr size_t kMostFacts = 512;  // inequalities kept; more would only slow every question down
 
 bool is_symbol(const Dim& dim) { return !dim.is_number() && dim.expr()->op == DimOp::Symbol; }
@@ -47,12 +48,13 @@ std::optional<std::pair<Atom, Polynomial>> solved(const Polynomial& polynomial) 
 void add_residue(FactBase& base, const DimExpr& mod, int64_t residue) {
   int64_t modulus = mod.rhs.number();
   Polynomial of(mod.lhs);
-  if (!of.ok() || modulus <= 1) return;
+  if (!of.ok() || modulus <= 1 || modulus > kLargestModulus) return;
   Polynomial terms = of - Polynomial(of.constant());
   Dim key = terms.dim();
   int64_t own;
   if (__builtin_sub_overflow(residue, of.constant(), &own)) return;
-  own = (own % modulus + modulus) % modulus;
+  own %= modulus;
+  if (own < 0) own += modulus;
   auto& [dim, known] = base.residues[key.str()];
   dim = key;
   if (modulus > known.modulus) known = {modulus, own};

@@ -33,7 +33,11 @@ struct Interval {
 
   Interval meet(const Interval& other) const { return {std::max(low, other.low), std::min(high, other.high)}; }
   Interval join(const Interval& other) const { return {std::min(low, other.low), std::max(high, other.high)}; }
-  Interval negated() const { return {has_high() ? -high : kNoLow, has_low() ? -low : kNoHigh}; }
+  Interval negated() const {
+    Interval result = saturated(-static_cast<__int128>(high), -static_cast<__int128>(low));
+    if (!has_high()) result.low = kNoLow;
+    return result;
+  }
 
   friend bool operator==(const Interval&, const Interval&) = default;
 };

@@ -16,6 +16,14 @@ std::optional<int64_t> exact_quotient(int64_t a, int64_t b) {
 
 }  // namespace
 
+int64_t common_divisor(int64_t a, int64_t b) {
+  auto magnitude = [](int64_t number) {
+    return number < 0 ? -static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
+  };
+  uint64_t divisor = std::gcd(magnitude(a), magnitude(b));
+  return divisor > INT64_MAX ? 1 : static_cast<int64_t>(divisor);
+}
+
 std::string Term::key() const {
   std::string key;
   for (const Atom& atom : atoms) {
@@ -92,12 +100,11 @@ int64_t Polynomial::constant() const {
 }
 
 int64_t Polynomial::content() const {
-  uint64_t content = 0;
+  int64_t content = 0;
   for (const auto& [key, term] : terms_) {
-    if (key.empty()) continue;
-    content = std::gcd(content, term.factor < 0 ? -static_cast<uint64_t>(term.factor) : term.factor);
+    if (!key.empty()) content = common_divisor(content, term.factor);
   }
-  return content > INT64_MAX ? 1 : static_cast<int64_t>(content);
+  return content;
 }
 
 std::vector<Atom> Polynomial::common_atoms() const {

@@ -17,6 +17,9 @@ struct Atom {
   Dim dim;
 };
 
+// The greatest number that divides both; 1 where that is past 64 bits.
+int64_t common_divisor(int64_t a, int64_t b);
+
 // One product of atoms (ordered, with repetitions) times a number. Without atoms: the constant.
 struct Term {
   int64_t factor = 0;

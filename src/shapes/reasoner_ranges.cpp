@@ -1,6 +1,5 @@
 // Reasoner: ranges and residues, and the proofs that rest on them.
 #include <algorithm>
-#include <numeric>
 
 #include "shapes/reasoner.h"
 
@@ -220,7 +219,7 @@ bool Reasoner::at_most_zero(const Polynomial& polynomial, int depth) {
         bool nonnegative =
             std::all_of(cofactor->begin(), cofactor->end(), [&](auto& a) { return range_of(a).low >= 0; });
         if (!nonnegative) continue;
-        int64_t common = std::gcd(term.factor, fact_term.factor);
+        int64_t common = common_divisor(term.factor, fact_term.factor);
         Polynomial rest = polynomial * (fact_term.factor / common) -
                           fact * Polynomial(Term{term.factor / common, std::move(*cofactor)});
         if (at_most_zero(rest, depth - 1)) return true;

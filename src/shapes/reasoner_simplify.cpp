@@ -1,6 +1,4 @@
 // Reasoner: one expression written with less, by what the facts say of its parts.
-#include <numeric>
-
 #include "shapes/reasoner.h"
 
 namespace firesteel {
@@ -10,15 +8,18 @@ int64_t floor_quotient(int64_t a, int64_t b) {  // b > 0
   return a / b - (a % b < 0 ? 1 : 0);
 }
 
+int64_t floor_rest(int64_t a, int64_t b) {  // b > 0
+  return a % b + (a % b < 0 ? b : 0);
+}
+
 // a = divisor * multiple + rest, term by term; the constant of `rest` lies below the divisor.
 struct Split {
   Polynomial multiple, rest;
 
   Split(const Polynomial& a, int64_t divisor) {
     for (const auto& [key, term] : a.terms()) {
-      int64_t times = key.empty() ? floor_quotient(term.factor, divisor) : term.factor / divisor;
-      multiple.add({times, term.atoms});
-      rest.add({term.factor - times * divisor, term.atoms});
+      multiple.add({key.empty() ? floor_quotient(term.factor, divisor) : term.factor / divisor, term.atoms});
+      rest.add({key.empty() ? floor_rest(term.factor, divisor) : term.factor % divisor, term.atoms});
     }
   }
   Split(const Polynomial& a, const Term& divisor) {
@@ -45,7 +46,7 @@ const DimExpr* lone_atom(const Polynomial& polynomial, DimOp op) {
 // What both are multiples of: a number and atoms.
 Term common_factor(const Polynomial& a, const Polynomial& b) {
   Term result;
-  result.factor = std::gcd(std::gcd(a.content(), a.constant()), std::gcd(b.content(), b.constant()));
+  result.factor = common_divisor(common_divisor(a.content(), a.constant()), common_divisor(b.content(), b.constant()));
   Polynomial both = Polynomial(Term{1, a.common_atoms()}) + Polynomial(Term{1, b.common_atoms()});
   result.atoms = both.common_atoms();
   return result;
@@ -126,7 +127,7 @@ Polynomial Reasoner::quotient_by_number(Polynomial a, int64_t divisor) {
   Polynomial& rest = split.rest;
   if (!rest.ok() || !split.multiple.ok()) return rest + split.multiple;
   if (rest.is_number()) return split.multiple;
-  int64_t common = std::gcd(rest.content(), divisor);
+  int64_t common = common_divisor(rest.content(), divisor);
   if (common > 1) {
     int64_t constant = rest.constant();
     auto terms = (rest - constant).divided(Term{common, {}});
@@ -185,8 +186,8 @@ Polynomial Reasoner::remainder_by_number(Polynomial a, int64_t divisor) {
   Polynomial rest = Split(opened.ok() ? opened : a, divisor).rest;
   if (!rest.ok()) return rest;
   Congruence known = congruence(rest);
-  if (known.modulus % divisor == 0) return known.residue - floor_quotient(known.residue, divisor) * divisor;
-  int64_t common = std::gcd(rest.content(), divisor);
+  if (known.modulus % divisor == 0) return floor_rest(known.residue, divisor);
+  int64_t common = common_divisor(rest.content(), divisor);
   if (common > 1) {
     int64_t constant = rest.constant();
     auto terms = (rest - constant).divided(Term{common, {}});

@@ -48,10 +48,14 @@ class Guesses {
  private:
   int64_t value(const std::string& name, const Interval& bounds) {
     const int64_t spans[] = {1, 3, 9, 40, 300, 5000};
-    int64_t least = bounds.has_low() ? bounds.low : bounds.has_high() ? bounds.high - 5000 : -20;
+    const int64_t far = int64_t{1} << 60;  // from there on sums might pass 64 bits
+    int64_t end = bounds.has_low() ? bounds.low : bounds.has_high() ? bounds.high : 0;
+    if (end <= -far || end >= far) return end;
+    int64_t least = bounds.has_low() ? end : end - 20;
     int64_t result = least;
     if (tries_ > 0) result += static_cast<int64_t>(random_() % spans[random_() % std::size(spans)]);
-    // Sizes are often multiples, and questions often about that.
+    // Sizes are often equal, and often multiples; questions are often about that.
+    if (random_() % 4 == 0) result = std::max(least, last_);
     const int64_t steps[] = {1, 1, 8, 64};
     int64_t step = steps[random_() % std::size(steps)];
     int64_t residue = 0;
@@ -60,14 +64,17 @@ class Guesses {
       step = known->second.second.modulus;
       residue = known->second.second.residue;
     }
-    int64_t up = ((residue - result) % step + step) % step;
+    int64_t up = (residue - result) % step;
+    if (up < 0) up += step;
     if (result + up <= bounds.high) result += up;
-    return std::min(result, bounds.high);
+    last_ = std::min(result, bounds.high);
+    return last_;
   }
 
   const FactBase& facts_;
   std::minstd_rand random_{1};
   int tries_ = 0;
+  int64_t last_ = 0;
 };
 
 }  // namespace

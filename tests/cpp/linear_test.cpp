@@ -67,6 +67,11 @@ TEST_F(Solver, HardProblemsEnd) {
 }
 
 TEST_F(Solver, LargeNumbersAreNoProblem) {
+  facts_.add_symbol("top", INT64_MAX - 1, INT64_MAX);
+  facts_.add_symbol("bottom", INT64_MIN, INT64_MIN + 1);
+  facts_.assume(Relation::eq(mod(Dim::symbol("bottom"), INT64_MAX), 3));
+  EXPECT_EQ(facts_.decide(Relation::lt(Dim::symbol("top"), kS0)), std::nullopt);
+  EXPECT_NE(facts_.decide(Relation::lt(Dim::symbol("bottom") * 2, kS0 * 3 + Dim::symbol("top"))), false);
   LinearProblem problem;
   problem.variables = 2;
   problem.rows.push_back({{{0, INT64_MAX}, {1, INT64_MIN}}, INT64_MAX, true});
