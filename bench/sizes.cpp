@@ -76,13 +76,19 @@ int main() {
       {"rounded up", Relation::ge(div(length + 7, 8) * 8, length)},
       {"halves of a sum", Relation::le(div(batch, 2) + div(length, 2), div(batch + length, 2))},
   };
+  known.decide(Relation::lt(batch, cache));  // finds values that meet the facts, once for all questions
   for (const auto& [what, question] : questions) {
+    constexpr int kAsked = 100;
+    std::vector<firesteel::Facts> copies(20 * kAsked, known);  // an answer is remembered
+    auto next = copies.begin();
+    const double first = nanoseconds(kAsked, [&, &asked = question] { (next++)->decide(asked); });
+    const double again = nanoseconds(kAsked, [&, &asked = question] { copies[0].decide(asked); });
     const auto answer = known.decide(question);
-    std::printf("%-28s %-6s %8.1f us\n", what,
+    std::printf("%-28s %-6s %8.1f us, again %3.0f ns\n", what,
                 !answer   ? "-"
                 : *answer ? "true"
                           : "false",
-                nanoseconds(100, [&, &asked = question] { known.decide(asked); }) / 1e3);
+                first / 1e3, again);
   }
   std::printf("%-28s %-6s %8.1f us\n", "dropping redundant guards", "",
               nanoseconds(5, [&] { firesteel::without_redundant(guards, facts); }) / 1e3);

@@ -10,6 +10,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -42,6 +44,7 @@ using Witness = std::map<std::string, int64_t, std::less<>>;  // a value for eac
 
 class FIRESTEEL_API Facts {
  public:
+  Facts() = default;
   // Values from `least` to `most`; INT64_MAX says that there is no bound above, INT64_MIN below.
   void add_symbol(const std::string& name, int64_t least, int64_t most);
   // Holds from now on, as a guard will see to it.
@@ -57,6 +60,9 @@ class FIRESTEEL_API Facts {
   std::pair<std::optional<int64_t>, std::optional<int64_t>> range(const Dim& dim) const;
 
  private:
+  explicit Facts(FactBase base) : base_(std::move(base)) {}
+  void forget_open_questions();
+  std::optional<bool> decide_by_solver(const Relation& relation) const;
   std::optional<bool> decide_by_ranges(const Relation& relation) const;
   void assume_comparison(const Relation& relation);
   void assume_at_most_zero(const Polynomial& polynomial);
@@ -67,7 +73,11 @@ class FIRESTEEL_API Facts {
 
   FactBase base_;
   int nested_ = 0;  // replacements within replacements
-  // Found by the first question that ranges leave open after a fact came in. As all of a trace, one thread's own.
+
+  // A trace asks the same many times over. More facts only add answers: what is proved stays, what is open is asked
+  // anew when a fact comes in. As all of a trace, one thread's own.
+  mutable std::unordered_map<Relation, bool, RelationHash> proved_;
+  mutable std::unordered_set<Relation, RelationHash> open_;
   mutable std::optional<std::vector<Witness>> witnesses_;
 };
 

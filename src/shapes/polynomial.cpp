@@ -9,6 +9,20 @@ namespace {
 
 bool by_text(const Atom& a, const Atom& b) { return a.text < b.text; }
 
+// A product without sums goes into one term, which is quicker than multiplying out. False: it has one, or does not fit.
+bool multiply(Term& term, const Dim& dim) {
+  if (dim.is_number()) return !__builtin_mul_overflow(term.factor, dim.number(), &term.factor);
+  switch (dim.expr()->op) {
+    case DimOp::Add:
+      return false;
+    case DimOp::Mul:
+      return multiply(term, dim.expr()->lhs) && multiply(term, dim.expr()->rhs);
+    default:
+      term.atoms.push_back({dim.str(), dim});
+      return true;
+  }
+}
+
 std::optional<int64_t> exact_quotient(int64_t a, int64_t b) {
   if (b == 0 || (b == -1 && a == INT64_MIN) || a % b != 0) return std::nullopt;
   return a / b;
@@ -53,9 +67,16 @@ void Polynomial::take(const Dim& dim) {
       take(dim.expr()->lhs);
       take(dim.expr()->rhs);
       return;
-    case DimOp::Mul:
-      *this += Polynomial(dim.expr()->lhs) * Polynomial(dim.expr()->rhs);
+    case DimOp::Mul: {
+      Term term{1, {}};
+      if (!multiply(term, dim)) {
+        *this += Polynomial(dim.expr()->lhs) * Polynomial(dim.expr()->rhs);
+        return;
+      }
+      std::sort(term.atoms.begin(), term.atoms.end(), by_text);
+      add(std::move(term));
       return;
+    }
     default:
       add({1, {{dim.str(), dim}}});
   }
@@ -63,9 +84,11 @@ void Polynomial::take(const Dim& dim) {
 
 void Polynomial::add(Term term) {
   if (term.factor == 0 || !ok_) return;
-  auto [entry, is_new] = terms_.try_emplace(term.key(), term);
+  int64_t factor = term.factor;
+  std::string key = term.key();
+  auto [entry, is_new] = terms_.try_emplace(std::move(key), std::move(term));
   if (!is_new) {
-    ok_ = !__builtin_add_overflow(entry->second.factor, term.factor, &entry->second.factor);
+    ok_ = !__builtin_add_overflow(entry->second.factor, factor, &entry->second.factor);
     if (entry->second.factor == 0) terms_.erase(entry);
   }
   ok_ = ok_ && terms_.size() <= kMostTerms;

@@ -2,6 +2,7 @@
 #include "shapes/relation.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -23,6 +24,18 @@ const char* spelling(RelationKind kind) {
 
 int64_t floor_quotient(int64_t a, int64_t b) {  // b > 0
   return a / b - (a % b < 0 ? 1 : 0);
+}
+
+bool is_symbol(const Dim& dim) { return !dim.is_number() && dim.expr()->op == DimOp::Symbol; }
+
+void mix(size_t& hash, size_t more) { hash = (hash ^ more) * 0x9E3779B97F4A7C15ull + (hash >> 29); }
+
+void mix(size_t& hash, const Dim& dim) {
+  if (dim.is_number()) return mix(hash, static_cast<size_t>(dim.number()));
+  mix(hash, static_cast<size_t>(dim.expr()->op) + 1);
+  if (dim.expr()->op == DimOp::Symbol) return mix(hash, std::hash<std::string>()(dim.expr()->name));
+  mix(hash, dim.expr()->lhs);
+  mix(hash, dim.expr()->rhs);
 }
 
 // A polynomial without its constant, its factors divided by their common one, as a left and a right side that have
@@ -49,13 +62,21 @@ struct Sides {
 
 Relation::Relation(RelationExpr expr) : expr_(std::make_shared<const RelationExpr>(std::move(expr))) {}
 
-Relation Relation::known(bool value) { return Relation(RelationExpr{RelationKind::Known, value, {}, {}, {}}); }
+Relation Relation::known(bool value) {
+  static const Relation kFalse(RelationExpr{RelationKind::Known, false, {}, {}, {}});
+  static const Relation kTrue(RelationExpr{RelationKind::Known, true, {}, {}, {}});
+  return value ? kTrue : kFalse;
+}
 
 Relation Relation::compare(RelationKind kind, const Dim& a, const Dim& b) {
+  if (a == b) return known(kind == RelationKind::Eq || kind == RelationKind::Le);
   auto as_written = [&](const Dim& lhs, const Dim& rhs) { return Relation(RelationExpr{kind, false, lhs, rhs, {}}); };
+  bool equality = kind == RelationKind::Eq || kind == RelationKind::Ne;
+  // Most questions are about a symbol and a number (is it one?), which have their form already.
+  if (is_symbol(a) && b.is_number() && kind != RelationKind::Lt) return as_written(a, b);
+  if (a.is_number() && is_symbol(b) && kind != RelationKind::Lt) return equality ? as_written(b, a) : as_written(a, b);
   Polynomial difference = Polynomial(a) - Polynomial(b);
   if (!difference.ok()) return as_written(a, b);
-  bool equality = kind == RelationKind::Eq || kind == RelationKind::Ne;
   if (difference.is_number()) {
     int64_t number = difference.constant();
     if (equality) return known((number == 0) == (kind == RelationKind::Eq));
@@ -188,6 +209,14 @@ std::string Relation::str() const {
     text += operand.is_comparison() ? operand.str() : fmt::format("({})", operand.str());
   }
   return text;
+}
+
+size_t Relation::hash() const {
+  size_t hash = static_cast<size_t>(kind()) * 2 + (value() ? 1 : 0);
+  mix(hash, lhs());
+  mix(hash, rhs());
+  for (const Relation& operand : operands()) mix(hash, operand.hash());
+  return hash;
 }
 
 bool operator==(const Relation& a, const Relation& b) {

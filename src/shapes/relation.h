@@ -56,6 +56,7 @@ class FIRESTEEL_API Relation {
   // Nothing where a symbol has no value, or an expression none (a division by zero, a product past 64 bits).
   std::optional<bool> evaluate(const Dim::Lookup& lookup) const;
   std::string str() const;
+  size_t hash() const;
   FIRESTEEL_API friend bool operator==(const Relation& a, const Relation& b);
   friend bool operator!=(const Relation& a, const Relation& b) { return !(a == b); }
 
@@ -72,6 +73,10 @@ struct RelationExpr {
   bool value = false;              // Known
   Dim lhs, rhs;                    // comparisons
   std::vector<Relation> operands;  // And, Or
+};
+
+struct RelationHash {
+  size_t operator()(const Relation& relation) const { return relation.hash(); }
 };
 
 }  // namespace firesteel

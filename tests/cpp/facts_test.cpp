@@ -27,6 +27,12 @@ TEST(Relation, TheSameQuestionIsOneRelation) {
   EXPECT_EQ(Relation::eq(kS0 * 2 + 2, kS1 * 4), Relation::eq(kS1 * 2, kS0 + 1));
   EXPECT_EQ(Relation::le(kS0 * 8, 23), Relation::lt(kS0, 3));
   EXPECT_EQ(Relation::lt(kS0, kS1).negated(), Relation::le(kS1, kS0));
+  EXPECT_EQ(Relation::eq(1, kS0), Relation::eq(kS0 * 2, 2));
+  EXPECT_EQ(Relation::ne(kS0, 1), Relation::ne(kS1 + 1, kS1 + kS0));
+  EXPECT_EQ(Relation::le(3, kS0), Relation::lt(kS1 * 2 + 5, kS0 * 2 + kS1 * 2));
+  EXPECT_EQ(Relation::le(kS0, -3), Relation::lt(kS0 + 2, 0));
+  EXPECT_EQ(Relation::eq(kS0, kS1).hash(), Relation::eq(kS1, kS0).hash());
+  EXPECT_NE(Relation::eq(kS0, kS1).hash(), Relation::ne(kS0, kS1).hash());
   EXPECT_EQ(Relation::eq((kS0 + 1) * kS1, kS1 + kS0 * kS1), Relation::known(true));
   EXPECT_EQ(Relation::eq(kS0 * 2, 3), Relation::known(false));
   Relation a = Relation::eq(kS0, 4);
@@ -165,6 +171,22 @@ TEST(Facts, ExcludedValuesMoveBounds) {
   EXPECT_EQ(facts.decide(Relation::eq(kS0, 8)), std::nullopt);
   facts.assume(Relation::any({Relation::eq(kS0, 1), Relation::eq(kS0, 9)}));
   EXPECT_EQ(facts.simplify(kS0), Dim(9));
+}
+
+TEST(Facts, WhatWasOpenIsAskedAnew) {
+  Facts facts = sizes();
+  Relation question = Relation::lt(kS0, kS2);
+  EXPECT_EQ(facts.decide(question), std::nullopt);
+  EXPECT_EQ(facts.decide(question), std::nullopt);
+  facts.assume(Relation::lt(kS0, kS1));
+  EXPECT_EQ(facts.decide(question), std::nullopt);
+  Facts copy = facts;
+  facts.assume(Relation::lt(kS1, kS2));
+  EXPECT_EQ(facts.decide(question), true);
+  EXPECT_EQ(facts.decide(question), true);
+  EXPECT_EQ(facts.decide(question.negated()), false);
+  copy.add_symbol("s2", 2, 2);
+  EXPECT_EQ(copy.decide(question), false);
 }
 
 TEST(Facts, EmptyRangesContradict) {
