@@ -97,7 +97,7 @@ void Facts::assume_comparison(const Relation& relation) {
     base_.contradictory = base_.contradictory || !*decided;
     return;
   }
-  Reasoner reasoner(base_);
+  Reasoner reasoner(base_, steps_);
   Polynomial difference = reasoner.simplified(relation.lhs()) - reasoner.simplified(relation.rhs());
   if (!difference.ok()) return;  // nothing that reasoning could use
   bool sign_matters = relation.kind() == RelationKind::Lt || relation.kind() == RelationKind::Le;
@@ -151,7 +151,7 @@ void Facts::assume_bounds(const Atom& atom, const Interval& interval) {
 void Facts::propagate() {
   for (int round = 0; round < kMostRounds && !base_.contradictory; round++) {
     std::vector<std::pair<Atom, Interval>> found;
-    Reasoner reasoner(base_);
+    Reasoner reasoner(base_, steps_);
     for (const Polynomial& polynomial : base_.at_most_zero) {
       for (const auto& [key, term] : polynomial.terms()) {
         if (term.atoms.size() != 1 || term.factor == INT64_MIN) continue;
@@ -197,7 +197,7 @@ void Facts::replace(const Atom& atom, const Dim& replacement) {
     } else if (mentions(dim, atom.dim)) {
       again.push_back(Relation::eq(dim, value));
     } else {
-      base_.replacements[text] = {dim, Reasoner(base_).simplified(value).dim()};
+      base_.replacements[text] = {dim, Reasoner(base_, steps_).simplified(value).dim()};
     }
   }
   for (auto& [text, entry] : old.bounds) {

@@ -44,6 +44,8 @@ using Witness = std::map<std::string, int64_t, std::less<>>;  // a value for eac
 
 class FIRESTEEL_API Facts {
  public:
+  static constexpr int kSteps = 20000;  // of a question; one handles a term of a polynomial. Some milliseconds
+
   Facts() = default;
   // Values from `least` to `most`; INT64_MAX says that there is no bound above, INT64_MIN below.
   void add_symbol(const std::string& name, int64_t least, int64_t most);
@@ -51,6 +53,9 @@ class FIRESTEEL_API Facts {
   void assume(const Relation& relation);
   // The facts exclude each other: no values meet them all. What is decided then means nothing.
   bool contradictory() const { return base_.contradictory; }
+
+  // From now on a question takes no more than so many steps, and the solver is not asked.
+  void limit(int steps) { steps_ = steps; }
 
   // True or false where the facts prove it.
   std::optional<bool> decide(const Relation& relation) const;
@@ -60,7 +65,6 @@ class FIRESTEEL_API Facts {
   std::pair<std::optional<int64_t>, std::optional<int64_t>> range(const Dim& dim) const;
 
  private:
-  explicit Facts(FactBase base) : base_(std::move(base)) {}
   void forget_open_questions();
   std::optional<bool> decide_by_solver(const Relation& relation) const;
   std::optional<bool> decide_by_ranges(const Relation& relation) const;
@@ -72,6 +76,7 @@ class FIRESTEEL_API Facts {
   void propagate();
 
   FactBase base_;
+  int steps_ = kSteps;
   int nested_ = 0;  // replacements within replacements
 
   // A trace asks the same many times over. More facts only add answers: what is proved stays, what is open is asked

@@ -18,7 +18,8 @@ std::optional<bool> Facts::decide(const Relation& relation) const {
   if (proved != proved_.end()) return proved->second;
   if (open_.contains(relation)) return std::nullopt;
   auto decided = decide_by_ranges(relation);
-  if (!decided && has_linear_solver() && !base_.contradictory) decided = decide_by_solver(relation);
+  bool may_solve = has_linear_solver() && steps_ == kSteps && !base_.contradictory;
+  if (!decided && may_solve) decided = decide_by_solver(relation);
   if (proved_.size() + open_.size() >= kMostAnswers) {
     proved_.clear();
     open_.clear();
@@ -35,7 +36,7 @@ std::optional<bool> Facts::decide_by_solver(const Relation& relation) const {
   if (!witnesses_) witnesses_ = find_witnesses(base_);
   if (is_open(relation, *witnesses_)) return std::nullopt;
   auto excluded = [&](const Relation& one) {
-    Reasoner reasoner(base_);
+    Reasoner reasoner(base_, steps_);
     auto problem = Linearizer(base_, reasoner).problem(one);
     return problem && has_no_point(*problem);
   };
@@ -50,7 +51,9 @@ std::optional<bool> Facts::decide_by_ranges(const Relation& relation) const {
     bool absorbing = relation.kind() == RelationKind::Or;
     bool all_decided = true;
     // The absorbing value holds where the opposite of it is impossible.
-    Facts otherwise(base_);
+    Facts otherwise;
+    otherwise.base_ = base_;
+    otherwise.steps_ = steps_;
     for (const Relation& operand : relation.operands()) {
       auto decided = decide_by_ranges(operand);
       if (decided == absorbing) return absorbing;
@@ -62,7 +65,7 @@ std::optional<bool> Facts::decide_by_ranges(const Relation& relation) const {
     bool is_held = std::find(base_.held.begin(), base_.held.end(), relation) != base_.held.end();
     return is_held ? std::optional(true) : std::nullopt;
   }
-  Reasoner reasoner(base_);
+  Reasoner reasoner(base_, steps_);
   Polynomial difference = reasoner.simplified(relation.lhs()) - reasoner.simplified(relation.rhs());
   if (!difference.ok()) return std::nullopt;
   bool equality = relation.kind() == RelationKind::Eq || relation.kind() == RelationKind::Ne;
@@ -86,12 +89,12 @@ std::optional<bool> Facts::decide_by_ranges(const Relation& relation) const {
 
 Dim Facts::simplify(const Dim& dim) const {
   if (dim.is_number()) return dim;
-  Polynomial result = Reasoner(base_).simplified(dim);
+  Polynomial result = Reasoner(base_, steps_).simplified(dim);
   return result.ok() ? result.dim() : dim;
 }
 
 std::pair<std::optional<int64_t>, std::optional<int64_t>> Facts::range(const Dim& dim) const {
-  Reasoner reasoner(base_);
+  Reasoner reasoner(base_, steps_);
   Interval interval = reasoner.range(reasoner.simplified(dim));
   return {interval.has_low() ? std::optional(interval.low) : std::nullopt,
           interval.has_high() ? std::optional(interval.high) : std::nullopt};

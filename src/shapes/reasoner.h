@@ -10,9 +10,7 @@ namespace firesteel {
 
 class Reasoner {
  public:
-  static constexpr int kBudget = 20000;  // steps; one handles a term of a polynomial. About ten milliseconds
-
-  explicit Reasoner(const FactBase& facts, int budget = kBudget) : facts_(facts), steps_(budget) {}
+  Reasoner(const FactBase& facts, int steps) : facts_(facts), steps_(steps) {}
 
   // With replacements, and divisions, remainders, min and max as far as facts decide them.
   Polynomial simplified(const Dim& dim);

@@ -246,5 +246,22 @@ TEST(Facts, RedundantRelationsGo) {
   EXPECT_EQ(without_redundant(impossible, facts), impossible);
 }
 
+TEST(Facts, RedundantOnesOfManyGo) {
+  Facts facts;
+  std::vector<Relation> needed;
+  std::vector<Relation> all;
+  for (int i = 0; i < 100; i++) {
+    Dim here = Dim::symbol("k" + std::to_string(i));
+    Dim next = Dim::symbol("k" + std::to_string(i + 1));
+    facts.add_symbol(here.str(), 2, INT64_MAX);
+    facts.add_symbol(next.str(), 2, INT64_MAX);
+    needed.push_back(Relation::lt(here, next * 2));
+    all.push_back(Relation::le(here, next * 2));
+    all.push_back(needed.back());
+    all.push_back(Relation::lt(here * 3, next * 6 + 1));
+  }
+  EXPECT_EQ(without_redundant(all, facts), needed);
+}
+
 }  // namespace
 }  // namespace firesteel
