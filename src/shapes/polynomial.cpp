@@ -84,12 +84,13 @@ void Polynomial::take(const Dim& dim) {
 
 void Polynomial::add(Term term) {
   if (term.factor == 0 || !ok_) return;
-  int64_t factor = term.factor;
   std::string key = term.key();
-  auto [entry, is_new] = terms_.try_emplace(std::move(key), std::move(term));
-  if (!is_new) {
-    ok_ = !__builtin_add_overflow(entry->second.factor, factor, &entry->second.factor);
-    if (entry->second.factor == 0) terms_.erase(entry);
+  auto same = terms_.find(key);
+  if (same == terms_.end()) {
+    terms_.emplace(std::move(key), std::move(term));
+  } else {
+    ok_ = !__builtin_add_overflow(same->second.factor, term.factor, &same->second.factor);
+    if (same->second.factor == 0) terms_.erase(same);
   }
   ok_ = ok_ && terms_.size() <= kMostTerms;
 }

@@ -27,9 +27,9 @@ class Reasoner {
   bool spend(size_t steps) { return (steps_ -= static_cast<int>(steps)) > 0; }
   Polynomial simplified_symbolic(const Dim& dim);
   Polynomial atom(DimOp op, const Polynomial& lhs, const Polynomial& rhs);
-  Polynomial quotient(Polynomial a, Polynomial b);
+  Polynomial quotient(Polynomial a, const Polynomial& b);
   Polynomial quotient_by_number(Polynomial a, int64_t divisor);
-  Polynomial remainder(Polynomial a, Polynomial b);
+  Polynomial remainder(Polynomial a, const Polynomial& b);
   Polynomial remainder_by_number(Polynomial a, int64_t divisor);
   Polynomial extreme(DimOp op, const Polynomial& a, const Polynomial& b);
   Polynomial recombined(Polynomial polynomial);

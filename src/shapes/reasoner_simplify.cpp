@@ -78,9 +78,9 @@ Polynomial Reasoner::simplified_symbolic(const Dim& dim) {
     case DimOp::Mul:
       return recombined(lhs * rhs);
     case DimOp::FloorDiv:
-      return quotient(std::move(lhs), std::move(rhs));
+      return quotient(std::move(lhs), rhs);
     case DimOp::Mod:
-      return remainder(std::move(lhs), std::move(rhs));
+      return remainder(std::move(lhs), rhs);
     default:
       return extreme(expr.op, lhs, rhs);
   }
@@ -95,7 +95,7 @@ Polynomial Reasoner::atom(DimOp op, const Polynomial& lhs, const Polynomial& rhs
   return Polynomial(Term{1, {{std::move(text), std::move(dim)}}});
 }
 
-Polynomial Reasoner::quotient(Polynomial a, Polynomial b) {
+Polynomial Reasoner::quotient(Polynomial a, const Polynomial& b) {
   if (b.is_number()) {
     if (b.constant() == 0 || b.constant() == INT64_MIN) return atom(DimOp::FloorDiv, a, b);
     if (b.constant() < 0) return quotient_by_number(a * -1, -b.constant());
@@ -114,7 +114,7 @@ Polynomial Reasoner::quotient(Polynomial a, Polynomial b) {
   if (common.factor > 1 || !common.atoms.empty()) {
     auto less_a = a.divided(common);
     auto less_b = b.divided(common);
-    if (less_a && less_b) return whole + quotient(std::move(*less_a), std::move(*less_b));
+    if (less_a && less_b) return whole + quotient(std::move(*less_a), *less_b);
   }
   if (at_most_zero(a * -1) && at_most_zero(a - b + 1)) return whole;  // 0 <= a < b
   return whole + atom(DimOp::FloorDiv, a, b);
@@ -150,7 +150,7 @@ Polynomial Reasoner::quotient_by_number(Polynomial a, int64_t divisor) {
   return split.multiple + atom(DimOp::FloorDiv, rest, divisor);
 }
 
-Polynomial Reasoner::remainder(Polynomial a, Polynomial b) {
+Polynomial Reasoner::remainder(Polynomial a, const Polynomial& b) {
   if (b.is_number()) {
     if (b.constant() == 0 || b.constant() == INT64_MIN) return atom(DimOp::Mod, a, b);
     // The remainder takes the divisor's sign.
@@ -165,7 +165,7 @@ Polynomial Reasoner::remainder(Polynomial a, Polynomial b) {
   if (common.factor > 1 || !common.atoms.empty()) {
     auto less_a = a.divided(common);
     auto less_b = b.divided(common);
-    if (less_a && less_b) return remainder(std::move(*less_a), std::move(*less_b)) * Polynomial(common);
+    if (less_a && less_b) return remainder(std::move(*less_a), *less_b) * Polynomial(common);
   }
   if (at_most_zero(a * -1) && at_most_zero(a - b + 1)) return a;  // 0 <= a < b
   return atom(DimOp::Mod, a, b);
