@@ -23,6 +23,9 @@ namespace firesteel::capture {
     "call the function without fullgraph=True to see the exception itself")                                            \
   X(Write, "FS-WRITE", "{} changes an object that existed before the call",                                            \
     "side effects are left to eager execution", "return the new value instead, or drop fullgraph=True")                \
+  X(Iterator, "FS-ITERATOR", "{} is stepped here that was made before the call, or before a graph break",              \
+    "each step changes it, and where it stands cannot be guarded",                                                     \
+    "make a list of it before the call, `list(it)`, keep other graph breaks out of the loop, or drop fullgraph=True")  \
   X(Generator, "FS-GENERATOR", "`{}` is a generator or coroutine", "their frames are not captured yet",                \
     "use a list instead, or drop fullgraph=True")                                                                      \
   X(TensorKind, "FS-TENSOR-KIND", "{} cannot stand in a graph", "only plain dense tensors can",                        \

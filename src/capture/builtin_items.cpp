@@ -87,8 +87,7 @@ PyRef iterate(Capture& capture, PyObject* callable, CallArgs& args) {
 
 PyRef next_item(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.empty() || !PyIter_Check(args[0])) return args.call(callable);
-  if (!capture.is_made(args[0]) && !is_python_class(Py_TYPE(args[0])))
-    capture.stop(BreakReason::Write, "stepping an iterator from outside");
+  if (!capture.is_made(args[0]) && !is_python_class(Py_TYPE(args[0]))) stop_at_iterator(capture, args[0]);
   if (is_python_class(Py_TYPE(args[0]))) watch_operator(capture, args[0], "next");
   return capture.adopt(args.call(callable));
 }

@@ -106,6 +106,8 @@ bool contains(Capture& capture, PyObject* container, PyObject* item);
 PyRef get_iterator(Capture& capture, PyObject* value);
 // The next item; empty at the end.
 PyRef next_of(Capture& capture, PyObject* iterator);
+// One that was made before the capture: its steps cannot be taken back.
+[[noreturn]] void stop_at_iterator(Capture& capture, PyObject* iterator);
 PyRef get_item(Capture& capture, PyObject* object, PyObject* key);
 // A null value deletes.
 void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value);

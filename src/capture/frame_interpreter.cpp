@@ -407,8 +407,7 @@ PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* fra
     if (!generator && (fs_frame_code(frame)->co_flags & CO_GENERATOR)) return run_frame(state, frame);
     if (is_tensor_hash(fs_frame_code(frame))) return run_frame(state, frame);
     if (!generator && !fs_frame_is_fresh(state, frame)) capture.stop(BreakReason::Monitored, std::string(name));
-    if (generator && !capture.is_made(generator))
-      capture.stop(BreakReason::Write, fmt::format("stepping the generator `{}`", name));
+    if (generator && !capture.is_made(generator)) stop_at_iterator(capture, generator);
     const bool expected = std::exchange(capture.expected, nullptr) == fs_frame_function(frame);
     if (!expected && !generator) look_at_arguments(capture, frame);
     const ModuleScope in_module(capture, frame);

@@ -28,8 +28,7 @@ void FrameInterpreter::get_iter(int) {
 
 void FrameInterpreter::for_iter(int arg) {
   PyObject* iterator = top().get();
-  if (!capture_.concrete && !capture_.is_made(iterator))
-    capture_.stop(BreakReason::Write, "stepping an iterator from outside");
+  if (!capture_.concrete && !capture_.is_made(iterator)) stop_at_iterator(capture_, iterator);
   PyRef item = next_of(capture_, iterator);
   if (item) {
     push(std::move(item));

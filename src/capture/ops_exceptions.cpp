@@ -127,8 +127,7 @@ void FrameInterpreter::get_yield_from_iter(int) {
 
 void FrameInterpreter::send(int arg) {
   PyRef value = pop();
-  if (!capture_.concrete && !capture_.is_made(top().get()))
-    capture_.stop(BreakReason::Write, "stepping an iterator from outside");
+  if (!capture_.concrete && !capture_.is_made(top().get())) stop_at_iterator(capture_, top().get());
   PyObject* given = nullptr;
   const PySendResult status = PyIter_Send(top().get(), value.get(), &given);
   PyRef result = PyRef::steal(given);

@@ -159,10 +159,18 @@ bool contains(Capture& capture, PyObject* container, PyObject* item) {
   return found == 1;
 }
 
+void stop_at_iterator(Capture& capture, PyObject* iterator) {
+  if (PyGen_Check(iterator)) {
+    PyRef name = python::attribute(iterator, "__name__");
+    capture.stop(BreakReason::Iterator, fmt::format("the generator `{}`", python::text_of(name.get())));
+  }
+  capture.stop(BreakReason::Iterator, fmt::format("a {}", Py_TYPE(iterator)->tp_name));
+}
+
 PyRef get_iterator(Capture& capture, PyObject* value) {
   if (capture.concrete) return checked(PyObject_GetIter(value));
   if (PyIter_Check(value) && !is_python_class(Py_TYPE(value))) {
-    if (!capture.is_made(value)) capture.stop(BreakReason::Write, "stepping an iterator from outside");
+    if (!capture.is_made(value)) stop_at_iterator(capture, value);
     return PyRef::borrow(value);
   }
   if (python::is_tensor(value)) return get_iterator(capture, unbind(capture, value).get());
