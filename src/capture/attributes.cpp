@@ -445,7 +445,7 @@ PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
       return capture.admit(value.get(), capture.sources.pinned(value.get(), std::string(python::text_of(name))));
     const bool known = is_guardable_constant(value.get()) || PyCFunction_Check(value.get()) ||
                        Py_IS_TYPE(value.get(), &_PyMethodWrapper_Type) || capture.is_made(object) ||
-                       PyCode_Check(object);
+                       PyCode_Check(object) || value.get() == reinterpret_cast<PyObject*>(Py_TYPE(object));
     if (!known) capture.stop(BreakReason::Attribute, spelled(object, name));
     return capture.adopt(std::move(value));
   }

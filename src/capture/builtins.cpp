@@ -7,6 +7,7 @@
 
 #include "aot/value_ranges.h"
 #include "capture/builtin_rules.h"
+#include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/inference_mode.h"
@@ -270,6 +271,13 @@ constexpr auto kRules = std::to_array<Row>({
     {"builtins", "super", keeper},
     {"builtins", "object", keeper},
     {"functools", "partial", partial},
+    {"operator", "itemgetter", keeper},
+    {"operator", "attrgetter", keeper},
+    {"operator", "methodcaller", keeper},
+    {"types", "MethodType", keeper},
+    {"weakref", "ref", refer_weakly},
+    {"sys", "exc_info", exception_info},
+    {"collections", "_count_elements", count_elements},
     {"builtins", "range", pure},
     {"builtins", "slice", keeper},
     {"builtins", "int", pure},

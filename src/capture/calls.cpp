@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "aot/value_ranges.h"
+#include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/compiled_function.h"
 #include "capture/cpython/frame_shim.h"
@@ -31,11 +32,6 @@ std::string name_of(PyObject* callable) {
 PyTypeObject* type_named(const char* module, const char* name) {
   PyRef found = python::checked(PyObject_GetAttrString(python::checked(PyImport_ImportModule(module)).get(), name));
   return reinterpret_cast<PyTypeObject*>(found.release());
-}
-
-bool is_partial(PyObject* object) {
-  static PyTypeObject* type = type_named("functools", "partial");
-  return Py_IS_TYPE(object, type);
 }
 
 bool is_enum_class(PyObject* object) {
@@ -88,6 +84,7 @@ PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args
   if (capture.depth > kDeepest) capture.stop(BreakReason::Depth, std::to_string(kDeepest));
   auto* function = reinterpret_cast<PyFunctionObject*>(callable);
   if (runs_as_it_is(function)) return run_as_it_is(capture, callable, args, false);
+  if (PyRef found = dispatched(capture, callable, args)) return found;
   guard_defaults(capture, function);
   // The hook takes the frame that this makes.
   capture.expected = callable;
@@ -103,6 +100,9 @@ PyRef call_with_self(Capture& capture, PyObject* callable, PyObject* self, CallA
   args.values.insert(args.values.begin(), PyRef::borrow(self));
   return call(capture, callable, std::move(args));
 }
+
+PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject* maker);
+PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args);
 
 // What the slots of C classes do, called by their names: `super().__setattr__(…)`, `dict.__getitem__(d, k)`.
 PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::string_view name, CallArgs& args) {
@@ -133,8 +133,10 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
   if (name == "__call__" && PyType_Check(self)) {
     CallArgs rest = args;
     rest.values.erase(rest.values.begin());
-    return call(capture, self, std::move(rest));
+    const bool plain_class = Py_TYPE(self)->tp_call == PyType_Type.tp_call;
+    return plain_class ? call(capture, self, std::move(rest)) : instantiate(capture, self, std::move(rest), callable);
   }
+  if (name == "__call__" && PyWeakref_CheckRef(self) && args.values.size() == 1) return referent_of(capture, self);
   if ((name == "__eq__" || name == "__ne__" || name == "__hash__") && of_object) return args.call(callable);
   if (PyExceptionInstance_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
   if (PyDict_Check(self) || PyList_Check(self) || PyTuple_Check(self) || PyAnySet_Check(self) ||
@@ -154,33 +156,17 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
   capture.stop(BreakReason::CFunction, fmt::format("{}.{}", type->tp_name, name));
 }
 
-PyRef call_partial(Capture& capture, PyObject* partial, CallArgs args) {
-  PyRef function = load_attribute(capture, partial, interned("func").get());
-  PyRef given = load_attribute(capture, partial, interned("args").get());
-  PyRef named = load_attribute(capture, partial, interned("keywords").get());
-  capture.consult(given.get());
-  capture.consult(named.get());
-  CallArgs all;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given.get()); ++i)
-    all.values.push_back(capture.adopt(PyRef::borrow(PyTuple_GET_ITEM(given.get(), i))));
-  all.values.insert(all.values.end(), args.values.begin(), args.values.begin() + args.positional());
-  PyRef keywords = python::checked(PyDict_Copy(named.get()));
-  if (PyRef own = args.dict()) python::check(PyDict_Update(keywords.get(), own.get()) == 0);
-  if (PyDict_GET_SIZE(keywords.get()) > 0) {
-    all.keywords = python::checked(PySequence_Tuple(keywords.get()));
-    Py_ssize_t position = 0;
-    PyObject* value = nullptr;
-    while (PyDict_Next(keywords.get(), &position, nullptr, &value))
-      all.values.push_back(capture.adopt(PyRef::borrow(value)));
-  }
-  return call(capture, function.get(), std::move(all));
-}
-
-// A new object: CPython makes it, and the frames of its `__new__` and `__init__` are inlined.
-PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
+// A new object: CPython makes it, and the frames of its `__new__` and `__init__` are inlined. `maker`: type.__call__,
+// where the metaclass's own `__call__` has come to it.
+PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject* maker) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable);
   break_for_disabled_class(capture, type);
   if (is_enum_class(callable)) return run_as_it_is(capture, callable, args, true);
+  if (!maker) {
+    PyRef name = interned("__call__");
+    PyObject* own = _PyType_Lookup(Py_TYPE(callable), name.get());
+    if (own && PyFunction_Check(own)) return call_instance(capture, callable, std::move(args));
+  }
   const bool exception = PyExceptionClass_Check(callable);
   if (!is_python_class(type) && !exception) {
     static const auto* known = new std::unordered_set<std::string_view>{"collections.defaultdict", "collections.deque"};
@@ -229,7 +215,9 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args) {
     ~Instantiating() { capture.instantiating.pop_back(); }
     Capture& capture;
   } instantiating(capture, type);
-  return capture.made(args.call(callable));
+  if (!maker) return capture.made(args.call(callable));
+  args.values.insert(args.values.begin(), PyRef::borrow(callable));
+  return capture.made(args.call(maker));
 }
 
 PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args) {
@@ -246,11 +234,8 @@ PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args) {
     if (bound) return call(capture, bound.get(), std::move(args));
   }
   if (!found && is_python_class(Py_TYPE(callable))) return args.call(callable);  // raises
-  static PyTypeObject* itemgetter = type_named("operator", "itemgetter");
-  if (Py_IS_TYPE(callable, itemgetter)) {
-    for (PyRef& value : args.values) value = capture.consult_deep(value.get());
-    return capture.adopt(args.call(callable));
-  }
+  if (is_getter_class(Py_TYPE(callable))) return call_getter(capture, callable, args);
+  if (PyWeakref_CheckRefExact(callable) && args.values.empty()) return referent_of(capture, callable);
   capture.stop(BreakReason::CFunction, name_of(callable));
 }
 
@@ -482,7 +467,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   }
   if (is_partial(callable)) return call_partial(capture, callable, std::move(args));
   if (is_cached_function(callable)) return call_cached(capture, callable, std::move(args));
-  if (PyType_Check(callable)) return instantiate(capture, callable, std::move(args));
+  if (PyType_Check(callable)) return instantiate(capture, callable, std::move(args), nullptr);
   if (PyRef number = call_numpy_function(capture, callable, args)) return number;
   return call_instance(capture, callable, std::move(args));
 }

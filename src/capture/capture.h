@@ -98,6 +98,8 @@ class Capture {
   bool is_deep_constant(PyObject* value);
   // The same value with stand-ins in place of real tensors: itself where there are none.
   PyRef substitute(PyObject* value);
+  // The number that a member of an IntEnum is, guarded; empty for all else.
+  PyRef number_of_member(PyObject* value);
   // A tensor of the call, before the trace starts.
   void add_argument(PyObject* tensor, const Source* source);
   void add_guard(Guard guard);

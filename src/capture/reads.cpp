@@ -336,11 +336,37 @@ bool Capture::is_deep_constant(PyObject* value) {
   return true;
 }
 
+namespace {
+
+// Arithmetic and comparisons are the number's own, so that torch sees nothing but its value.
+bool computes_as(PyTypeObject* type, PyTypeObject* number) {
+  const PyNumberMethods &own = *type->tp_as_number, &plain = *number->tp_as_number;
+  return type->tp_richcompare == number->tp_richcompare && own.nb_add == plain.nb_add &&
+         own.nb_subtract == plain.nb_subtract && own.nb_multiply == plain.nb_multiply &&
+         own.nb_true_divide == plain.nb_true_divide && own.nb_floor_divide == plain.nb_floor_divide &&
+         own.nb_remainder == plain.nb_remainder && own.nb_power == plain.nb_power && own.nb_and == plain.nb_and &&
+         own.nb_or == plain.nb_or && own.nb_xor == plain.nb_xor && own.nb_lshift == plain.nb_lshift &&
+         own.nb_rshift == plain.nb_rshift && own.nb_matrix_multiply == plain.nb_matrix_multiply;
+}
+
+}  // namespace
+
+PyRef Capture::number_of_member(PyObject* value) {
+  const bool is_int = PyLong_Check(value);
+  if (!(is_int || PyFloat_Check(value)) || !python::is_enum_member(value) ||
+      !computes_as(Py_TYPE(value), is_int ? &PyLong_Type : &PyFloat_Type))
+    return {};
+  if (const Source* source = source_of(value)) add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
+  return python::checked(is_int ? PyLong_Type.tp_as_number->nb_int(value)
+                                : PyFloat_FromDouble(PyFloat_AS_DOUBLE(value)));
+}
+
 PyRef Capture::substitute(PyObject* value) {
   Nesting nesting(nesting_);
   if (nesting_ > kDeepestNest) stop(BreakReason::Value, "a container that holds itself");
   if (python::is_tensor(value)) return adopt(PyRef::borrow(value));
   settle(value);
+  if (PyRef number = number_of_member(value)) return number;
   if (is_sequence(value)) {
     consult(value);
     const Py_ssize_t size = PySequence_Fast_GET_SIZE(value);

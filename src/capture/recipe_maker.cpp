@@ -4,6 +4,7 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
 #include "python/errors.h"
@@ -289,7 +290,9 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
                             std::string_view(type->tp_name).find("set_iterator") != std::string_view::npos;
   if (PyGen_Check(value) || steps_a_dict) throw NoRecipe{PyRef::borrow(value), type->tp_name};
   if (PyIter_Check(value) && is_c_class(type)) return reduced(value);
-  if (std::string_view(type->tp_name) == "functools.partial") return reduced(value);
+  if (is_partial(value) || is_getter_class(type)) return reduced(value);
+  if (PyWeakref_CheckRefExact(value) && PyWeakref_GET_OBJECT(value) != Py_None)
+    return call(reinterpret_cast<PyObject*>(type), {PyWeakref_GET_OBJECT(value)});
   if (is_python_class(type)) return instance(value);
   throw NoRecipe{PyRef::borrow(value), type->tp_name};
 }

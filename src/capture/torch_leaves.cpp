@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -165,6 +166,7 @@ void prepare_tables() {
   if (done) return;
   leaves();
   builtin_rule(Py_None);
+  prepare_callable_objects();
   module_getattr();
   is_nn_module(Py_None);
   is_python_class(Py_TYPE(module_getattr()));

@@ -275,6 +275,8 @@ PyObject* GuardProgram::walk(const Step& step, PyObject* const* arguments, PyObj
       return arguments[step.index];
     case AccessKind::Function:
       return function;
+    case AccessKind::Handled:
+      return follow(step.kind, nullptr, nullptr, 0);
     case AccessKind::Computed: {
       PyObject* numbers[] = {nullptr, slots[step.from], step.has_second ? slots[step.second] : nullptr};
       PyObject* made = PyObject_Vectorcall(step.key, numbers + 1,

@@ -50,6 +50,7 @@ const Source* SourceTable::pinned(PyObject* object, std::string name) {
 const Source* SourceTable::kept(PyObject* object, std::string name) {
   return intern(nullptr, AccessKind::Kept, object, 0, std::move(name));
 }
+const Source* SourceTable::handled() { return intern(nullptr, AccessKind::Handled, nullptr, 0, "sys.exc_info()[1]"); }
 const Source* SourceTable::item(const Source* dict, PyObject* key) {
   return intern(dict, AccessKind::DictItem, key, 0, {});
 }
@@ -112,6 +113,7 @@ std::string Source::str() const {
     case AccessKind::Function:
     case AccessKind::Pinned:
     case AccessKind::Kept:
+    case AccessKind::Handled:
       return name;
     case AccessKind::DictItem: {
       const std::string_view word = python::text_of(key.get());
@@ -142,6 +144,8 @@ std::string Source::str() const {
       return parent->str() + ".__func__";
     case AccessKind::MethodSelf:
       return parent->str() + ".__self__";
+    case AccessKind::Referent:
+      return parent->str() + "()";
     case AccessKind::Grad:
       return parent->str() + ".grad";
     case AccessKind::Computed:
@@ -201,6 +205,10 @@ PyFunctionObject* function(PyObject* object) {
 
 PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) {
   if (kind == AccessKind::Pinned || kind == AccessKind::Kept) return key;
+  if (kind == AccessKind::Handled) {
+    PyRef exception = PyRef::steal(PyErr_GetHandledException());  // who handles it keeps it
+    return exception ? exception.get() : Py_None;
+  }
   if (!from) return nullptr;
   switch (kind) {
     case AccessKind::Argument:
@@ -208,6 +216,7 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
     case AccessKind::Pinned:
     case AccessKind::Computed:
     case AccessKind::Kept:
+    case AccessKind::Handled:
       return nullptr;
     case AccessKind::DictItem:
       return dict_item(from, key);
@@ -232,6 +241,8 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
     case AccessKind::MethodSelf:
       if (PyCFunction_Check(from)) return PyCFunction_GET_SELF(from);
       return PyMethod_Check(from) ? PyMethod_GET_SELF(from) : nullptr;
+    case AccessKind::Referent:
+      return PyWeakref_Check(from) ? PyWeakref_GET_OBJECT(from) : nullptr;
     case AccessKind::Grad:
       return gradient(from);
   }

@@ -22,6 +22,7 @@ using python::PyRef;
   X(Function, "the function that was called")                            \
   X(Pinned, "an object that lives elsewhere, known by itself")           \
   X(Kept, "an object that the compiled entry keeps alive")               \
+  X(Handled, "the exception being handled around the call, or None")     \
   X(DictItem, "a dict's value for `key`")                                \
   X(SequenceItem, "item `index` of a list, tuple or deque")              \
   X(InstanceDict, "an object's own __dict__")                            \
@@ -33,6 +34,7 @@ using python::PyRef;
   X(FunctionGlobals, "a function's __globals__")                         \
   X(MethodFunction, "a bound method's __func__")                         \
   X(MethodSelf, "a bound method's __self__")                             \
+  X(Referent, "what a weak reference leads to, or None")                 \
   X(Grad, "a tensor's .grad")                                            \
   X(Computed, "what the function `key` gives for one number or two")
 
@@ -45,7 +47,7 @@ enum class AccessKind : uint8_t {
 struct Source {
   AccessKind kind;
   uint32_t slot;                   // in the order of creation: a parent's is smaller
-  const Source* parent;            // null for Argument, Function, Pinned and Kept
+  const Source* parent;            // null for Argument, Function, Pinned, Kept and Handled
   PyRef key;                       // DictItem, Member, Computed; the object itself for Pinned and Kept
   int64_t index = 0;               // Argument, SequenceItem
   std::string name;                // Argument: the parameter; Pinned, Kept: how a message calls it
@@ -85,6 +87,7 @@ class SourceTable {
   const Source* function(std::string name);
   const Source* pinned(PyObject* object, std::string name);
   const Source* kept(PyObject* object, std::string name);
+  const Source* handled();
   const Source* item(const Source* dict, PyObject* key);
   const Source* item(const Source* sequence, int64_t index);
   const Source* step(const Source* parent, AccessKind kind, PyObject* key = nullptr);

@@ -69,6 +69,8 @@ bool is_plain_constant(PyObject* object) {
   return PyObject_TypeCheck(object, known().enumeration);
 }
 
+bool is_enum_member(PyObject* object) { return PyObject_TypeCheck(object, known().enumeration); }
+
 bool is_of_enum_itself(PyObject* object, PyObject* name) {
   if (text_of(name) != "value" && text_of(name) != "name") return false;
   PyTypeObject* base = known().enumeration;

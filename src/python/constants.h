@@ -27,6 +27,7 @@ std::string spell_plainly(PyObject* object);
 // What to hand out for a stored constant: itself, or a copy where the caller could change it.
 PyRef fresh_constant(PyObject* constant);
 
+bool is_enum_member(PyObject* object);
 // `value` or `name` of a member of an enum, as Enum itself defines them: constants as the member is.
 bool is_of_enum_itself(PyObject* object, PyObject* name);
 

@@ -21,6 +21,25 @@ class Text(enum.StrEnum):
     SUM = "sum"
 
 
+class Width(enum.IntEnum):
+    THIN = 2
+    WIDE = 3
+
+
+class Share(float, enum.Enum):
+    HALF = 0.5
+    ALL = 1.0
+
+
+class Wordy(enum.IntEnum):
+    """One that multiplies as it likes."""
+
+    ONE = 1
+
+    def __mul__(self, other):
+        return other + 100
+
+
 FACTOR = 2
 
 
@@ -70,6 +89,28 @@ def test_captured_whole(program, backend):
     assert counters["captured"] <= 2
     assert counters["hits"] == 6
     assert counters["breaks"] == counters["fallbacks"] == {}
+
+
+def numbers_of_members(x, width, share):
+    return x * width + share * x.view(-1, width)[0, 0] + torch.ones(width, 1).sum() * Width.WIDE - width / x
+
+
+def test_members_that_are_numbers(backend):
+    firesteel.reset_counters()
+    compiled = firesteel.compile(numbers_of_members, backend=backend, fullgraph=True)
+    x = torch.randn(6)
+    for width, share in [(Width.THIN, Share.HALF), (Width.WIDE, Share.HALF), (Width.THIN, Share.ALL)] * 2:
+        torch.testing.assert_close(compiled(x, width, share), numbers_of_members(x, width, share))
+    counters = firesteel.counters()
+    assert (counters["captured"], counters["hits"]) == (3, 6)
+    assert counters["breaks"] == counters["fallbacks"] == {}
+
+
+def test_members_that_compute_as_they_like(backend):
+    x = torch.randn(3)
+    compiled = firesteel.compile(lambda x: Wordy.ONE * x, backend=backend)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), x + 100)
 
 
 def test_a_value_that_the_class_computes_is_never_stale(backend, monkeypatch):
