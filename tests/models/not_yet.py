@@ -10,8 +10,6 @@ NOT_YET = {
     "switch-transformers": "FS-DATA-DEPENDENT",
     "led": "FS-DATA-DEPENDENT",
     "prophetnet": "FS-DATA-DEPENDENT",
-    "segformer.segmentation": "FS-C-FUNCTION",
-    "dpt": "FS-C-FUNCTION",
     "encodec": "FS-DATA-DEPENDENT",
     "detr:train": "FS-DATA-DEPENDENT",
     "conditional-detr:train": "FS-DATA-DEPENDENT",
