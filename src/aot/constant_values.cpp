@@ -14,7 +14,10 @@ constexpr int64_t kLargest = 64;  // elements: what a program computes sizes and
 bool is_small(const Type& type) {
   if (!type.is_tensor() || !type.device.is_cpu()) return false;
   int64_t count = 1;
-  for (const Dim& size : type.sizes) count *= size.number();
+  for (const Dim& size : type.sizes) {
+    if (!size.is_number()) return false;
+    count *= size.number();
+  }
   return count <= kLargest;
 }
 
@@ -22,7 +25,7 @@ bool is_small(const Type& type) {
 at::Tensor value_at(const Recorder& recorder, const Value* value, int depth) {
   if (const at::Tensor* known = recorder.constant_of(value)) return *known;
   const Node* node = value->def;
-  if (!node || depth == kDeepest || !is_small(value->type) || !is_pure(*node)) return {};
+  if (!node || depth == kDeepest || !is_small(value->type) || !is_pure(*node) || node->has_dim()) return {};
   std::vector<std::pair<const Value*, at::Tensor>> inputs;
   bool known = true;
   node->each_input([&](const Value* input) {

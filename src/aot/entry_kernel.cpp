@@ -66,11 +66,13 @@ void refuse_written_twice(const c10::FunctionSchema& schema, c10::ArrayRef<IValu
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
     if (!alias || !alias->isWrite() || !args[i].isTensorList()) continue;
     std::vector<Memory> written;
-    for (const at::Tensor& tensor : args[i].toTensorVector()) {
-      if (!tensor.defined() || tensor.numel() == 0 || !tensor.has_storage()) continue;
+    for (const at::Tensor& given : args[i].toTensorVector()) {
+      if (!given.defined() || !given.has_storage()) continue;
+      const at::Tensor& tensor = traced_meta(given);
+      if (tensor.numel() == 0) continue;
       int64_t last = tensor.storage_offset();
       for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-      written.push_back({tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset(), last + 1});
+      written.push_back({given.storage().unsafeGetStorageImpl(), tensor.storage_offset(), last + 1});
     }
     std::sort(written.begin(), written.end());
     for (size_t k = 1; k < written.size(); ++k) {
@@ -87,18 +89,18 @@ class OutSizes {
     for (size_t i = 0; i < args.size(); ++i) {
       if (!schema.arguments()[i].is_out() || !args[i].isTensor() || !args[i].toTensor().defined()) continue;
       const at::Tensor& out = args[i].toTensor();
-      if (out.numel() > 0) before_.emplace_back(out, out.sizes().vec());
+      if (traced_meta(out).numel() > 0) before_.emplace_back(out, layout_of(out).sizes);
     }
   }
   void refuse_resized() const {
     for (const auto& [out, sizes] : before_) {
-      FS_REQUIRE(out.sizes() == at::IntArrayRef(sizes), MutationError,
+      FS_REQUIRE(layout_of(out).sizes == sizes, MutationError,
                  "the traced function resizes a tensor that it gives as out=\n  try: pass one of the right size");
     }
   }
 
  private:
-  std::vector<std::pair<at::Tensor, std::vector<int64_t>>> before_;
+  std::vector<std::pair<at::Tensor, std::vector<Dim>>> before_;
 };
 
 // A view of an inference tensor is one too, and a view of another tensor is none, whatever the mode is.
@@ -117,10 +119,29 @@ class ModeOfViewed {
   std::optional<c10::InferenceMode> mode_;
 };
 
+// A number that stands for a symbol has a value of its own, which means nothing: what is read is the symbol's.
+bool read_symbol(const OpPlan& plan, c10::ArrayRef<IValue> args, Recorder& recorder, Stack* stack) {
+  if (!plan.data_dependent || args.size() != 1 || !args[0].isTensor()) return false;
+  const at::Tensor& number = args[0].toTensor();
+  if (!number.defined() || !number.unsafeGetTensorImpl()->is_wrapped_number()) return false;
+  const IValue symbol = recorder.symbol_behind(number);
+  if (symbol.isNone()) return false;
+  stack->resize(stack->size() - 1);
+  if (symbol.isSymInt()) {
+    stack->emplace_back(at::Scalar(symbol.toSymInt().guard_int(__FILE__, __LINE__)));
+  } else if (symbol.isSymFloat()) {
+    stack->emplace_back(at::Scalar(symbol.toSymFloat().guard_float(__FILE__, __LINE__)));
+  } else {
+    stack->emplace_back(at::Scalar(symbol.toSymBool().guard_bool(__FILE__, __LINE__)));
+  }
+  return true;
+}
+
 void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& recorder, Stack* stack) {
   const OpPlan& plan = plan_of(op);
   const size_t base = stack->size() - plan.argument_count;
   c10::ArrayRef<IValue> args(stack->data() + base, plan.argument_count);
+  if (read_symbol(plan, args, recorder, stack)) return;
   if (plan.is_mutable) {
     functionalize_custom_op(plan);
     refuse_written_twice(op.schema(), args);

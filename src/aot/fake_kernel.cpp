@@ -8,6 +8,7 @@
 #include "aot/ivalue_tensors.h"
 #include "aot/recorder.h"
 #include "aot/shapes.h"
+#include "aot/size_rules.h"
 #include "base/error.h"
 
 namespace firesteel {
@@ -88,9 +89,10 @@ bool read_constant(const OpPlan& plan, Stack* stack, size_t base) {
 // Wraps one result: an argument that came back is the argument's own fake, anything else a new value of the node.
 class ResultWrapper {
  public:
+  // `layouts`: of the results, where sizes are symbols; else empty.
   ResultWrapper(Recorder& recorder, Node* node, c10::Device device,
-                const std::vector<std::pair<at::Tensor, at::Tensor>>& metas)
-      : recorder_(recorder), node_(node), device_(device), metas_(metas) {}
+                const std::vector<std::pair<at::Tensor, at::Tensor>>& metas, std::vector<SymbolicLayout> layouts)
+      : recorder_(recorder), node_(node), device_(device), metas_(metas), layouts_(std::move(layouts)) {}
 
   void wrap(IValue& result) {
     if (result.isTensorList() || result.isOptionalTensorList()) {
@@ -116,7 +118,11 @@ class ResultWrapper {
     for (const auto& [argument_meta, argument] : metas_) {
       if (argument_meta.is_same(meta)) fake = argument;
     }
-    if (!fake.defined()) fake = make_fake(meta, device_, recorder_.shared_from_this(), nullptr);
+    if (!fake.defined()) {
+      fake = make_fake(meta, device_, recorder_.shared_from_this(), nullptr);
+      if (!layouts_.empty()) as_fake(fake)->set_layout(layouts_.at(next_));
+    }
+    ++next_;
     Value* value = recorder_.add_value(node_, fake);
     if (FakeTensorImpl* impl = as_fake(fake)) impl->set_value(value);
     return fake;
@@ -126,19 +132,31 @@ class ResultWrapper {
   Node* node_;
   c10::Device device_;
   const std::vector<std::pair<at::Tensor, at::Tensor>>& metas_;
+  std::vector<SymbolicLayout> layouts_;
+  size_t next_ = 0;
 };
 
 // True where the arguments that are no tensors, and the results' sizes and types, are those of the recorded draw.
-bool same_draw(const Node& drawn, c10::ArrayRef<IValue> args, std::vector<IValue>& results) {
+bool same_draw(Recorder& recorder, const Node& drawn, c10::ArrayRef<IValue> args, std::vector<IValue>& results,
+               const std::vector<SymbolicLayout>& layouts) {
+  auto same_item = [](const Arg& a, const Arg& b) {
+    return a.kind == b.kind && a.dim == b.dim && (a.kind != Arg::Kind::Const || a.constant == b.constant);
+  };
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i].isTensor() || args[i].isGenerator()) continue;
-    if (drawn.args.at(i).kind == Arg::Kind::None ? !args[i].isNone() : drawn.args[i].constant != args[i]) return false;
+    const Arg now = recorder.arg_of(args[i]);
+    const Arg& then = drawn.args.at(i);
+    if (!same_item(now, then) ||
+        !std::equal(now.items.begin(), now.items.end(), then.items.begin(), then.items.end(), same_item)) {
+      return false;
+    }
   }
   size_t next = 0;
   bool same = true;
   for (IValue& result : results) {
     each_tensor(result, [&](const at::Tensor& meta) {
-      same = same && next < drawn.outputs.size() && drawn.outputs[next]->type.sizes == type_of(meta).sizes &&
+      same = same && next < drawn.outputs.size() &&
+             drawn.outputs[next]->type.sizes == (layouts.empty() ? type_of(meta).sizes : layouts[next].sizes) &&
              drawn.outputs[next]->type.dtype == meta.scalar_type();
       ++next;
     });
@@ -148,11 +166,15 @@ bool same_draw(const Node& drawn, c10::ArrayRef<IValue> args, std::vector<IValue
 
 // A backward pass that draws again from where the forward pass drew gets the value drawn then (activation
 // checkpointing).
-void repeat_draw(Recorder& recorder, Node* drawn, std::vector<IValue>& results, c10::Device device) {
+void repeat_draw(Recorder& recorder, Node* drawn, std::vector<IValue>& results, c10::Device device,
+                 const std::vector<SymbolicLayout>& layouts) {
   size_t next = 0;
   for (IValue& result : results) {
     map_tensors(result, [&](const at::Tensor& meta) {
-      return make_fake(meta, device, recorder.shared_from_this(), drawn->outputs.at(next++).get());
+      at::Tensor fake = make_fake(meta, device, recorder.shared_from_this(), drawn->outputs.at(next).get());
+      if (!layouts.empty()) as_fake(fake)->set_layout(layouts[next]);
+      ++next;
+      return fake;
     });
   }
 }
@@ -221,6 +243,7 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stac
   std::vector<std::pair<at::Tensor, at::Tensor>> metas;
   std::vector<IValue> on_meta(args.begin(), args.end());
   std::vector<IValue> results;
+  std::vector<SymbolicLayout> layouts;
   Node* drawn = nullptr;
   at::Generator generator;
   {
@@ -236,16 +259,19 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stac
     }
     const bool moves_device = plan.device_argument >= 0 && (sum.asked_device || !sum.fake);
     if (moves_device) on_meta[plan.device_argument] = c10::Device(c10::kMeta);
+    const bool symbolic = !recorder->symbols->empty() && has_symbols(args);
+    if (symbolic) put_hints(on_meta);
     results = infer_shapes(plan, on_meta, args, device);
+    if (symbolic) layouts = symbolic_results(plan, args, results, *recorder->symbols);
     if (plan.is_random) {
       generator = generator_for(args, device);
       if (recorder->phase == Phase::Backward) drawn = recorder->random_states.earlier_draw(generator, op);
-      if (drawn && !same_draw(*drawn, args, results)) drawn = nullptr;
+      if (drawn && !same_draw(*recorder, *drawn, args, results, layouts)) drawn = nullptr;
       if (!drawn) recorder->note_seeding(generator);
     }
   }
   if (drawn) {
-    repeat_draw(*recorder, drawn, results, device);
+    repeat_draw(*recorder, drawn, results, device, layouts);
     recorder->random_states.advance(generator, op, nullptr);
   } else {
     Node* node = recorder->add_node(plan, args);
@@ -254,7 +280,7 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stac
         if (FakeTensorImpl* fake = as_fake(tensor)) fake->refresh();
       });
     }
-    ResultWrapper wrapper(*recorder, node, device, metas);
+    ResultWrapper wrapper(*recorder, node, device, metas, std::move(layouts));
     for (IValue& result : results) wrapper.wrap(result);
     if (plan.is_random) recorder->random_states.advance(generator, op, node);
   }

@@ -39,6 +39,7 @@ c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::copy(Version&& version, bool
   auto result = c10::make_intrusive<FakeTensorImpl>(meta_, *device_opt_, key_set_, recorder_, value_);
   copy_tensor_metadata(this, result.get(), std::forward<Version>(version), allow_change);
   result->constant_ = constant_;
+  result->take_layout(*this);
   return result;
 }
 
@@ -58,6 +59,7 @@ void FakeTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& imp
   meta_ = other->meta_;
   value_ = other->value_;
   constant_ = other->constant_;
+  take_layout(*other);
 }
 
 FakeTensorImpl* as_fake(const at::Tensor& tensor) {
@@ -98,10 +100,27 @@ at::Tensor meta_like(const at::Tensor& real) {
   return meta;
 }
 
+SymbolicLayout layout_of(const at::Tensor& tensor) {
+  if (FakeTensorImpl* fake = as_fake_inside(tensor); fake && fake->layout()) return *fake->layout();
+  const at::Tensor& plain = traced_meta(tensor);
+  return {{plain.sizes().begin(), plain.sizes().end()},
+          {plain.strides().begin(), plain.strides().end()},
+          plain.storage_offset()};
+}
+
+const at::Tensor& traced_meta(const at::Tensor& tensor) {
+  FakeTensorImpl* fake = as_fake_inside(tensor);
+  return fake ? fake->meta() : tensor;
+}
+
+c10::SymInt sym_int_for(const at::Tensor& tensor, const Dim& dim) {
+  FakeTensorImpl* fake = as_fake_inside(tensor);
+  return fake ? fake->recorder().symbols->sym_int(dim) : c10::SymInt(dim.number());
+}
+
 Type type_of(const at::Tensor& tensor) {
-  std::vector<Dim> sizes(tensor.sizes().begin(), tensor.sizes().end());
-  std::vector<Dim> strides(tensor.strides().begin(), tensor.strides().end());
-  return Type::tensor(tensor.scalar_type(), tensor.device(), std::move(sizes), std::move(strides));
+  SymbolicLayout layout = layout_of(tensor);
+  return Type::tensor(tensor.scalar_type(), tensor.device(), std::move(layout.sizes), std::move(layout.strides));
 }
 
 }  // namespace firesteel

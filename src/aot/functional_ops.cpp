@@ -13,6 +13,7 @@
 #include <torch/library.h>
 
 #include "aot/dispatch_keys.h"
+#include "aot/fake_tensor.h"
 #include "aot/ivalue_tensors.h"
 
 namespace firesteel {
@@ -112,13 +113,13 @@ namespace {
 // one_hot looks at the data to check it. With the number of classes given, scatter says the same where a class is too
 // large.
 at::Tensor one_hot(c10::DispatchKeySet keys, const at::Tensor& self, int64_t num_classes) {
-  if (num_classes < 1 || self.numel() == 0 || self.scalar_type() != at::kLong) {
+  if (num_classes < 1 || traced_meta(self).numel() == 0 || self.scalar_type() != at::kLong) {
     return at::_ops::one_hot::redispatch(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kEntryKey), self,
                                          num_classes);
   }
-  std::vector<int64_t> sizes = self.sizes().vec();
-  sizes.push_back(num_classes);
-  return at::zeros(sizes, self.options()).scatter(-1, self.unsqueeze(-1), 1);
+  std::vector<c10::SymInt> sizes = self.sym_sizes().vec();
+  sizes.emplace_back(num_classes);
+  return at::zeros_symint(sizes, self.options()).scatter(-1, self.unsqueeze(-1), 1);
 }
 
 }  // namespace

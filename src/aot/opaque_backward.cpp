@@ -83,9 +83,20 @@ std::vector<at::Tensor> run(const Backward& backward, const Gradients& given, co
   return results;
 }
 
+// What Python gives is checked against numbers: sizes that are symbols are settled.
+void settle(Type& type) {
+  Recorder* recorder = Recorder::current();
+  for (auto* dims : {&type.sizes, &type.strides}) {
+    for (Dim& dim : *dims) {
+      if (!dim.is_number() && recorder) dim = recorder->symbols->specialise(dim);
+    }
+  }
+}
+
 std::vector<at::Tensor> shapes(const Backward& backward, const Gradients&, const std::vector<at::Tensor>&) {
   std::vector<at::Tensor> results;
-  for (const Type& type : backward->results) {
+  for (Type& type : backward->results) {
+    settle(type);
     results.push_back(at::empty(sizes_of(type), at::TensorOptions().dtype(type.dtype).device(at::kMeta)));
   }
   return results;

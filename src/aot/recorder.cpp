@@ -17,6 +17,7 @@
 #include "aot/autograd_nodes.h"
 #include "aot/dispatch_keys.h"
 #include "aot/fake_tensor.h"
+#include "aot/symbolic_layouts.h"
 #include "base/error.h"
 
 namespace firesteel {
@@ -24,6 +25,7 @@ namespace {
 
 thread_local Recorder* t_current = nullptr;
 std::atomic<SourceProvider> g_source_provider{nullptr};
+std::atomic<SymbolBehind> g_symbol_behind{nullptr};
 
 // Hands gradients on unchanged. An input that is no leaf outside must not be one inside either: writing to a leaf that
 // requires grad is an error, writing to another tensor is not.
@@ -46,9 +48,63 @@ bool spans(const at::Tensor& outer, const at::Tensor& inner) {
 
 }  // namespace
 
+void set_symbol_behind(SymbolBehind provider) { g_symbol_behind.store(provider, std::memory_order_relaxed); }
+
 void set_source_provider(SourceProvider provider) { g_source_provider.store(provider, std::memory_order_relaxed); }
 
+Recorder::Recorder(std::string name) : symbols(std::make_shared<Symbols>([this] { return source_here(); })) {
+  graph.name = std::move(name);
+}
+
 Recorder* Recorder::current() { return t_current; }
+
+int32_t Recorder::argument_count() const {
+  return static_cast<int32_t>(std::count_if(graph.inputs.begin(), graph.inputs.end(),
+                                            [](const Input& input) { return input.role == InputRole::Argument; }));
+}
+
+// Equal sizes are taken to stay equal, which is guarded where each symbol's value is read.
+Dim Recorder::size_symbol(const at::Tensor& real, const DynamicDim& dim) {
+  const int64_t size = real.size(dim.dim);
+  auto found = symbol_of_size_.find(size);
+  if (found != symbol_of_size_.end()) return found->second;
+  SymbolOrigin origin;
+  origin.argument = argument_count();
+  origin.dim = dim.dim;
+  origin.hint = size;
+  origin.least = std::max<int64_t>(dim.least, 2);
+  origin.most = dim.most;
+  return symbol_of_size_.emplace(size, symbols->add(std::move(origin))).first->second;
+}
+
+Dim Recorder::number_symbol(int64_t hint, int64_t least) {
+  OutsideTrace outside;
+  SymbolOrigin origin;
+  origin.argument = argument_count();
+  origin.hint = hint;
+  origin.least = least;
+  ++numbers_;
+  graph.add_input(Type::tensor(at::kLong, at::kCPU, {}, {}), InputRole::Argument);
+  return symbols->add(std::move(origin));
+}
+
+// Strides that follow from the sizes stay to do so; others are numbers, which are guarded.
+std::optional<SymbolicLayout> Recorder::symbolic_layout(const at::Tensor& real) {
+  auto found = dynamic_.find(real.unsafeGetTensorImpl());
+  if (found == dynamic_.end() || real.numel() == 0) return std::nullopt;
+  SymbolicLayout layout = layout_of(real);
+  for (const DynamicDim& dim : found->second) {
+    if (real.size(dim.dim) >= 2) layout.sizes[dim.dim] = size_symbol(real, dim);
+  }
+  if (!layout.is_symbolic()) return std::nullopt;
+  if (real.is_non_overlapping_and_dense()) {
+    const std::vector<Dim> dense = dense_strides(layout.sizes, real.sizes(), real.strides());
+    for (int64_t d = 0; d < real.dim(); ++d) {
+      if (real.size(d) != 1) layout.strides[d] = dense[d];
+    }
+  }
+  return layout;
+}
 
 SourceRef Recorder::source_here() {
   // In the backward the line is that of the forward operator whose gradient is taken.
@@ -74,12 +130,19 @@ at::Tensor Recorder::make_stand_in(const at::Tensor& real, InputRole role) {
              c10::str(real.layout()));
   StandIn entry;
   entry.real = real;
+  std::optional<SymbolicLayout> layout;
   {
     OutsideTrace outside;
+    layout = symbolic_layout(real);
     entry.value = graph.add_input(type_of(real), role);
     entry.value->type.requires_grad = real.requires_grad();
     if (role == InputRole::Captured) graph.inputs.back().captured = real;
+    if (layout) {
+      entry.value->type.sizes = layout->sizes;
+      entry.value->type.strides = layout->strides;
+    }
     at::Tensor fake = make_fake(meta_like(real), real.device(), shared_from_this(), entry.value);
+    if (layout) as_fake(fake)->set_layout(*layout);
     entry.functional = at::functionalization::impl::to_functional_tensor(fake);
   }
   entry.is_constant = role == InputRole::Captured && captures_are_constants;
@@ -90,6 +153,7 @@ at::Tensor Recorder::make_stand_in(const at::Tensor& real, InputRole role) {
     } else {
       c10::impl::ExcludeDispatchKeyGuard outside(kAboveMeta);
       at::Tensor fake = make_fake(meta_like(real), real.device(), shared_from_this(), entry.value);
+      if (layout) as_fake(fake)->set_layout(*layout);
       entry.leaf = at::functionalization::impl::to_functional_tensor(fake);
       entry.leaf.set_requires_grad(true);
       auto pass = make_autograd_node<PassGradient>();
@@ -182,6 +246,11 @@ Value* Recorder::captured_value(const at::Tensor& real) {
   return value;
 }
 
+c10::IValue Recorder::symbol_behind(const at::Tensor& number) const {
+  const SymbolBehind provider = symbols->empty() ? nullptr : g_symbol_behind.load(std::memory_order_relaxed);
+  return provider ? provider(number) : c10::IValue();
+}
+
 Arg Recorder::arg_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   if (FakeTensorImpl* fake = as_fake(tensor)) {
@@ -189,6 +258,7 @@ Arg Recorder::arg_of(const at::Tensor& tensor) {
     return Arg(fake->value());
   }
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    if (const c10::IValue symbol = symbol_behind(tensor); !symbol.isNone()) return arg_of(symbol);
     OutsideTrace outside;
     return Arg::of_const(tensor.item());
   }
@@ -209,6 +279,18 @@ Arg Recorder::arg_of(const c10::IValue& value) {
       items.push_back(tensor ? arg_of(*tensor) : Arg());
     }
     return Arg::list(std::move(items));
+  }
+  if (value.isSymInt()) return Arg::of_dim(symbols->simplify(dim_of(value.toSymInt())));
+  if (value.isSymFloat()) return Arg::of_const(value.toSymFloat().guard_float(__FILE__, __LINE__));
+  if (value.isSymBool()) return Arg::of_const(value.toSymBool().guard_bool(__FILE__, __LINE__));
+  if (value.isSymIntList()) {
+    std::vector<Arg> items;
+    std::vector<int64_t> numbers;
+    for (const c10::SymInt& item : value.toSymIntVector()) {
+      items.push_back(Arg::of_dim(symbols->simplify(dim_of(item))));
+      if (items.back().kind == Arg::Kind::Const) numbers.push_back(items.back().constant.toInt());
+    }
+    return numbers.size() == items.size() ? Arg::of_const(std::move(numbers)) : Arg::list(std::move(items));
   }
   return Arg::of_const(value);
 }
@@ -336,6 +418,13 @@ std::vector<at::Tensor> ConstantCaptures::without_gradient() const {
 at::Tensor number_stand_in(const at::Tensor& real) {
   FS_CHECK(t_current, "no trace runs on this thread");
   return t_current->number_stand_in(real);
+}
+
+Symbols* trace_symbols() { return t_current ? t_current->symbols.get() : nullptr; }
+
+Dim number_symbol(int64_t hint, int64_t least) {
+  FS_CHECK(t_current, "no trace runs on this thread");
+  return t_current->number_symbol(hint, least);
 }
 
 bool is_traced_tensor(const at::Tensor& tensor) { return as_fake_inside(tensor) != nullptr; }

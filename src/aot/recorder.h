@@ -7,8 +7,10 @@
 #include <unordered_set>
 
 #include "aot/autograd_nodes.h"
+#include "aot/fake_tensor.h"
 #include "aot/op_plan.h"
 #include "aot/random_states.h"
+#include "aot/symbols.h"
 #include "aot/trace.h"
 #include "graph/graph.h"
 
@@ -26,11 +28,17 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
     AutogradNodePtr history;   // grad_fn of `functional` before anything is written to it
   };
 
-  explicit Recorder(std::string name) { graph.name = std::move(name); }
+  explicit Recorder(std::string name);
 
   // The recorder of the trace that runs on this thread, or null.
   static Recorder* current();
 
+  // The dimensions of a tensor whose size may be another one at the next call, before its stand-in is made.
+  void expect_sizes(const at::Tensor& real, std::vector<DynamicDim> dims) {
+    dynamic_[real.unsafeGetTensorImpl()] = std::move(dims);
+  }
+  // A number that the function was given, as a size: its value is that of an argument made for it.
+  Dim number_symbol(int64_t hint, int64_t least);
   // A functional stand-in for a real tensor: made once a tensor, an input of the graph.
   at::Tensor stand_in(const at::Tensor& real, InputRole role);
   // A stand-in for a constant the function made itself; its data may be read, and an output of it must be a copy.
@@ -55,6 +63,10 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   Node* add_node(const OpPlan& plan, c10::ArrayRef<c10::IValue> args);
   Value* add_value(Node* node, const at::Tensor& tensor);
+  // What a number stands for that torch made of a symbol; an IValue None for others.
+  c10::IValue symbol_behind(const at::Tensor& number) const;
+  // What stands in a graph for an argument of an operator.
+  Arg arg_of(const c10::IValue& value);
   // Where the function has moved the generator itself: a node that does the same.
   void note_seeding(const at::Generator& generator);
 
@@ -74,6 +86,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   Graph graph;
   Phase phase = Phase::Forward;
+  const std::shared_ptr<Symbols> symbols;
   RandomStates random_states;
   bool captures_are_constants = false;
   SourceRef named_place;                  // where operators come from, if it is not for the language layer to say
@@ -82,8 +95,10 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
  private:
   friend class RecorderScope;
   at::Tensor make_stand_in(const at::Tensor& real, InputRole role);
+  std::optional<SymbolicLayout> symbolic_layout(const at::Tensor& real);
+  Dim size_symbol(const at::Tensor& real, const DynamicDim& dim);
+  int32_t argument_count() const;
   at::Tensor add_view(const at::Tensor& real, const StandIn& base, InputRole role);
-  Arg arg_of(const c10::IValue& value);
   Arg arg_of(const at::Tensor& tensor);
   SourceRef source_here();
   Value* state_after(const Node* before, const Arg& generator, Type type);
@@ -95,10 +110,17 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::unordered_map<const Value*, at::Tensor> fresh_constants_;
   std::unordered_map<uint64_t, SourceRef> source_of_sequence_;
   std::vector<at::Tensor> born_;
+  std::unordered_map<const c10::TensorImpl*, std::vector<DynamicDim>> dynamic_;
+  std::unordered_map<int64_t, Dim> symbol_of_size_;  // equal sizes are one symbol
   std::string data_dependent_failure_, graph_break_failure_;
   bool active_ = true;
   size_t numbers_ = 0;
 };
+
+// A symbol among the operands of tensors reaches an operator as a number that means nothing, with the symbol kept on
+// the Python object of that number. Asked for it; an IValue None where there is none. Installed by the language layer.
+using SymbolBehind = c10::IValue (*)(const at::Tensor& number);
+FIRESTEEL_API void set_symbol_behind(SymbolBehind provider);
 
 // Makes a recorder current and turns the dispatcher towards it; restores everything at the end of the scope.
 class RecorderScope {

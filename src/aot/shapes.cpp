@@ -10,6 +10,8 @@
 #include "aot/dispatch_keys.h"
 #include "aot/fake_tensor.h"
 #include "aot/ivalue_tensors.h"
+#include "aot/shape_rules.h"
+#include "aot/size_rules.h"
 #include "aot/trace.h"
 #include "base/error.h"
 
@@ -40,7 +42,8 @@ std::vector<IValue> run_on_zeros(const OpPlan& plan, c10::ArrayRef<IValue> args)
     map_tensors(arg, [&](const at::Tensor& tensor) -> at::Tensor {
       FakeTensorImpl* fake = as_fake(tensor);
       if (!fake) return tensor;
-      at::Tensor zero = at::empty_strided(fake->sizes(), fake->strides(), tensor.options().device(fake->device()));
+      at::Tensor zero =
+          at::empty_strided(fake->meta().sizes(), fake->meta().strides(), tensor.options().device(fake->device()));
       zero.zero_();
       zeros.emplace_back(zero, fake->meta());
       return zero;
@@ -92,6 +95,38 @@ void call_within(const OpPlan& plan, c10::DispatchKey key, c10::Device device, S
   TORCH_CHECK_NOT_IMPLEMENTED(!inner.is_too_deep(), plan.op.schema().name(), " has no shape kernel");
   plan.op.callBoxedForDispatchKey(key, *stack);
 }
+
+// Meta tensors that torch made of stand-ins with symbols have symbols for sizes too. Shapes are found on tensors with
+// the traced call's sizes in their place.
+class TracedSizes {
+ public:
+  explicit TracedSizes(std::vector<IValue>& args) {
+    for (IValue& arg : args) {
+      map_tensors(arg, [&](const at::Tensor& tensor) -> at::Tensor {
+        if (!tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return tensor;
+        std::vector<IValue> layout{tensor.sym_sizes(), tensor.sym_strides()};
+        put_hints(layout);
+        replaced_.emplace_back(meta_tensor(layout[0].toIntVector(), layout[1].toIntVector(), tensor.scalar_type()),
+                               tensor);
+        return replaced_.back().first;
+      });
+    }
+    put_hints(args);
+  }
+  void restore(std::vector<IValue>& results) const {
+    for (IValue& result : results) {
+      map_tensors(result, [&](const at::Tensor& tensor) -> at::Tensor {
+        for (const auto& [stand_in, original] : replaced_) {
+          if (stand_in.is_same(tensor)) return original;
+        }
+        return tensor;
+      });
+    }
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> replaced_;
+};
 
 bool try_kernel(const std::function<void(Stack*)>& call, const std::vector<IValue>& on_meta, Stack& stack) {
   stack = on_meta;
@@ -160,13 +195,14 @@ bool infer_inner_call(const c10::OperatorHandle& op, Stack* stack) {
     return true;
   }
   // One result counts once: the operators inside a composite one are not recorded.
-  std::vector<IValue> results;
+  std::vector<IValue> given(args.begin(), args.end()), results;
+  const TracedSizes traced(given);
   try {
-    results =
-        infer_shapes(plan, std::vector<IValue>(args.begin(), args.end()), args, t_inferring_for.value_or(c10::kCPU));
+    results = infer_shapes(plan, given, args, t_inferring_for.value_or(c10::kCPU));
   } catch (const c10::NotImplementedError&) {
     return false;
   }
+  traced.restore(results);
   g_counters.recorded.fetch_sub(1, std::memory_order_relaxed);
   stack->resize(base);
   for (IValue& result : results) stack->push_back(std::move(result));

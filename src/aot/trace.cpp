@@ -14,6 +14,7 @@
 #include "aot/fake_tensor.h"
 #include "aot/opaque_backward.h"
 #include "aot/recorder.h"
+#include "aot/symbolic_layouts.h"
 #include "base/error.h"
 
 namespace firesteel {
@@ -123,6 +124,8 @@ class Tracing {
       if (recorder_->reached_argument(inputs[i]))
         result_.arguments[i].also_captured.emplace(inputs[i].getIntrusivePtr());
     }
+    result_.symbols = recorder_->symbols->origins();
+    result_.shape_guards = recorder_->symbols->guards();
     result_.joint.graph = std::move(recorder_->graph);
     result_.life = recorder_;
     recorder_->graph.name = options_.name;  // an escaped tensor's error still names the trace
@@ -147,6 +150,8 @@ class Tracing {
       facts.is_neg = inputs[i].is_neg();
       // A repeated tensor keeps its place among the inputs, though only the first is read.
       if (!is_new) recorder_->graph.add_input(type_of(inputs[i]), InputRole::Argument);
+      if (i < options_.dynamic.size() && !options_.dynamic[i].empty() && facts.shares_storage < 0)
+        recorder_->expect_sizes(inputs[i], options_.dynamic[i]);
       entered.push_back(recorder_->stand_in(inputs[i], InputRole::Argument));
     }
     recorder_->graph.input_tree = options_.input_tree;
@@ -274,8 +279,9 @@ class Tracing {
     if (!entry.value) return;
     Value* now = value_of(entry.functional);
     if (now == entry.value) return;
-    FS_REQUIRE(!wrapper->was_storage_changed() && entry.functional.numel() == entry.real.numel(), MutationError,
-               "the traced function gives a tensor from outside other storage (set_, resize_ or .data = …)");
+    FS_REQUIRE(
+        !wrapper->was_storage_changed() && c10::multiply_integers(traced_sizes(entry.functional)) == entry.real.numel(),
+        MutationError, "the traced function gives a tensor from outside other storage (set_, resize_ or .data = …)");
     const bool data = wrapper->has_data_mutation();
     const bool metadata = wrapper->has_metadata_mutation();
     FS_REQUIRE(!(data && metadata), MutationError,
@@ -393,9 +399,11 @@ class Tracing {
     const at::Tensor& inner = functional::unsafeGetFunctionalWrapper(output)->value();
     Value* value = recorder_->graph.add_input(type_of(inner), InputRole::Tangent);
     at::Tensor meta = meta_preserving(as_fake(inner)->meta(), inner.scalar_type());
-    value->type = type_of(meta);
-    value->type.device = inner.device();
-    return functional::to_functional_tensor(make_fake(meta, inner.device(), recorder_, value));
+    at::Tensor fake = make_fake(meta, inner.device(), recorder_, value);
+    if (const SymbolicLayout* layout = as_fake(inner)->layout())
+      as_fake(fake)->set_layout({layout->sizes, dense_strides(layout->sizes, meta.sizes(), meta.strides()), 0});
+    value->type = type_of(fake);
+    return functional::to_functional_tensor(fake);
   }
 
   const TraceOptions& options_;

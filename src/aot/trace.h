@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "aot/symbols.h"
 #include "aot/view_replay.h"
 #include "firesteel/graph_break.h"
 #include "graph/graph.h"
@@ -31,6 +32,13 @@ struct FailedBackward {
   std::optional<uint64_t> node = {};  // its sequence number, where it was to be located
 };
 
+// A dimension of an input whose size may be another one at the next call.
+struct DynamicDim {
+  int32_t dim = 0;
+  int64_t least = 2;  // sizes 0 and 1 have graphs of their own
+  int64_t most = INT64_MAX;
+};
+
 struct TraceOptions {
   bool grad = false;  // also run the backward and record it
   std::string name = "graph";
@@ -41,7 +49,8 @@ struct TraceOptions {
   std::function<void(torch::autograd::Node&)> meet_python_node;
   // Where the graph break is put that the function asked for, and that ended the trace. May be null.
   std::optional<GraphBreak>* graph_break = nullptr;
-  FailedBackward* failed_backward = nullptr;  // may be null
+  FailedBackward* failed_backward = nullptr;     // may be null
+  std::vector<std::vector<DynamicDim>> dynamic;  // one an input, or none at all
 };
 
 // The state outside the inputs that a trace depends on, and a replay must find again.
@@ -89,7 +98,9 @@ struct Trace {
   std::vector<int32_t> made_leaves;  // results that gradients gather in: what `torch.ones(2, requires_grad=True)` gives
   std::vector<std::optional<ViewReplay>> result_views;  // of results that are views of inputs or of other outputs
   std::vector<ArgumentFacts> arguments;
-  std::weak_ptr<const void> life;  // ends with the last tensor of the trace: one that escaped keeps it
+  std::vector<SymbolOrigin> symbols;
+  std::vector<ShapeGuard> shape_guards;  // over these; the bounds of a symbol are not among them
+  std::weak_ptr<const void> life;        // ends with the last tensor of the trace: one that escaped keeps it
 };
 
 // Inputs are real tensors; they are read for their metadata and never changed. Throws a TraceError (data_dependent, …)
@@ -123,6 +134,11 @@ class FIRESTEEL_API ConstantCaptures {
 // A number that is an argument of the trace that runs on this thread, after those it knows; `real` is what torch makes
 // of a number. The compiled graph takes such tensors after its other arguments, in this order.
 FIRESTEEL_API at::Tensor number_stand_in(const at::Tensor& real);
+
+// The sizes of the trace that runs on this thread; null where none does.
+FIRESTEEL_API Symbols* trace_symbols();
+// A number that is a size of the trace that runs on this thread, and an argument as of number_stand_in().
+FIRESTEEL_API Dim number_symbol(int64_t hint, int64_t least);
 
 // True for tensors that stand for a value of a trace, running or ended.
 FIRESTEEL_API bool is_traced_tensor(const at::Tensor& tensor);

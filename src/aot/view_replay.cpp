@@ -3,20 +3,15 @@
 
 #include <algorithm>
 
+#include "shapes/open_sizes.h"
+
 namespace firesteel {
 namespace {
 
-// The constant arguments of a view operator whose only tensor is its first argument.
-std::optional<std::vector<c10::IValue>> constant_args(const Node& node) {
-  std::vector<c10::IValue> args(node.args.size());
-  for (size_t i = 1; i < node.args.size(); ++i) {
-    if (node.args[i].kind == Arg::Kind::Const) {
-      args[i] = node.args[i].constant;
-    } else if (node.args[i].kind != Arg::Kind::None) {
-      return std::nullopt;
-    }
-  }
-  return args;
+bool has_one_tensor(const Node& node) {
+  size_t values = 0;
+  node.each_input([&](const Value*) { ++values; });
+  return values == 1;
 }
 
 }  // namespace
@@ -29,9 +24,8 @@ ViewReplay::ViewReplay(const Value* value, const std::vector<const Value*>& base
         node->args[0].kind != Arg::Kind::Value) {
       return;
     }
-    auto args = constant_args(*node);
-    if (!args) return;
-    steps_.push_back({*node->op.aten, std::move(*args), value->index, node->returns.at(0).list_count >= 0});
+    if (!has_one_tensor(*node)) return;
+    steps_.push_back({*node->op.aten, node->args, value->index, node->returns.at(0).list_count >= 0});
     value = node->args[0].value;
   }
   std::reverse(steps_.begin(), steps_.end());
@@ -39,12 +33,13 @@ ViewReplay::ViewReplay(const Value* value, const std::vector<const Value*>& base
   complete_ = true;
 }
 
-at::Tensor ViewReplay::replay(const at::Tensor& base, const at::Tensor& computed) const {
+at::Tensor ViewReplay::replay(const at::Tensor& base, const at::Tensor& computed,
+                              std::span<const int64_t> symbols) const {
   if (!complete_) return base.as_strided(computed.sizes(), computed.strides(), computed.storage_offset());
   at::Tensor tensor = base;
   for (const Step& step : steps_) {
-    torch::jit::Stack stack(step.args.begin(), step.args.end());
-    stack[0] = tensor;
+    torch::jit::Stack stack{tensor};
+    for (size_t i = 1; i < step.args.size(); ++i) stack.push_back(constant_of(step.args[i], symbols));
     step.op.callBoxed(stack);
     tensor = step.returns_list ? stack[0].toTensorVector().at(step.output) : stack.at(step.output).toTensor();
   }

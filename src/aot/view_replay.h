@@ -1,6 +1,8 @@
 // Rebuilds a result that is a view of an input or of another result, so that it is one for autograd too.
 #pragma once
 
+#include <span>
+
 #include "graph/graph.h"
 
 namespace firesteel {
@@ -13,7 +15,7 @@ class FIRESTEEL_API ViewReplay {
   ViewReplay(const Value* value, const std::vector<const Value*>& bases);
 
   // `computed` is what the graph gave for the value: its layout is the last resort.
-  at::Tensor replay(const at::Tensor& base, const at::Tensor& computed) const;
+  at::Tensor replay(const at::Tensor& base, const at::Tensor& computed, std::span<const int64_t> symbols) const;
 
   bool is_complete() const { return complete_; }
   size_t base() const { return base_; }  // which of `bases` the chain starts from
@@ -21,7 +23,7 @@ class FIRESTEEL_API ViewReplay {
  private:
   struct Step {
     c10::OperatorHandle op;
-    std::vector<c10::IValue> args;  // the first is filled in with the tensor
+    std::vector<Arg> args;  // the first is filled in with the tensor
     uint32_t output;
     bool returns_list;
   };

@@ -17,8 +17,8 @@ functional::FunctionalStorageImpl& memory_of(const at::Tensor& wrapper) {
   return static_cast<functional::FunctionalStorageImpl&>(*wrapper.storage().unsafeGetStorageImpl());
 }
 
-at::Tensor laid_out(const at::Tensor& self, at::IntArrayRef strides) {
-  return at::empty_strided(self.sizes(), strides, self.options()).copy_(self);
+at::Tensor laid_out(const at::Tensor& self, c10::SymIntArrayRef strides) {
+  return at::empty_strided_symint(self.sym_sizes(), strides, self.options()).copy_(self);
 }
 
 const c10::OperatorHandle& laid_out_op() {
@@ -33,8 +33,8 @@ WrittenLayouts::WrittenLayouts(const OpPlan& plan, c10::ArrayRef<c10::IValue> ar
     each_tensor(args[i], [&](const at::Tensor& tensor) {
       if (!functional::impl::isFunctionalTensor(tensor)) return;
       const at::Tensor& base = memory_of(tensor).base();
-      if (at::has_internal_overlap(base) != at::MemOverlap::No) return;
-      written_.push_back({tensor, base.sizes().vec(), base.strides().vec()});
+      if (at::has_internal_overlap(traced_meta(base)) != at::MemOverlap::No) return;
+      written_.push_back({tensor, layout_of(base)});
     });
   }
 }
@@ -45,11 +45,15 @@ void WrittenLayouts::restore() const {
     functional::impl::sync(written.tensor);
     functional::FunctionalStorageImpl& memory = memory_of(written.tensor);
     const at::Tensor& base = memory.base();
-    if (base.sizes() != written.sizes || base.strides() == written.strides || base.numel() < 2) continue;
+    const SymbolicLayout now = layout_of(base);
+    if (now.sizes != written.layout.sizes || now.strides == written.layout.strides || traced_meta(base).numel() < 2)
+      continue;
     at::Tensor kept;
     {
       at::AutoDispatchSkipFunctionalize below;
-      kept = laid_out_op().typed<at::Tensor(const at::Tensor&, at::IntArrayRef)>().call(base, written.strides);
+      std::vector<c10::SymInt> strides;
+      for (const Dim& stride : written.layout.strides) strides.push_back(sym_int_for(base, stride));
+      kept = laid_out_op().typed<at::Tensor(const at::Tensor&, c10::SymIntArrayRef)>().call(base, strides);
     }
     memory.add_update(kept, {});
     functional::impl::sync(written.tensor);
@@ -57,7 +61,7 @@ void WrittenLayouts::restore() const {
 }
 
 TORCH_LIBRARY_FRAGMENT(firesteel, library) {
-  library.def("laid_out(Tensor self, int[] strides) -> Tensor");
+  library.def("laid_out(Tensor self, SymInt[] strides) -> Tensor");
   library.impl("laid_out", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(laid_out));
 }
 

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "aot/fake_tensor.h"
 #include "aot/op_plan.h"
 
 namespace firesteel {
@@ -19,7 +20,7 @@ class WrittenLayouts {
  private:
   struct Written {
     at::Tensor tensor;
-    std::vector<int64_t> sizes, strides;  // of the whole memory that `tensor` is a part of
+    SymbolicLayout layout;  // of the whole memory that `tensor` is a part of
   };
   std::vector<Written> written_;
 };

@@ -34,6 +34,8 @@ std::optional<int64_t> floor_mod(int64_t a, int64_t b) {
   return (rest != 0 && (rest < 0) != (b < 0)) ? rest + b : rest;
 }
 
+}  // namespace
+
 std::optional<int64_t> compute(DimOp op, int64_t a, int64_t b) {
   switch (op) {
     case DimOp::Add:
@@ -53,6 +55,8 @@ std::optional<int64_t> compute(DimOp op, int64_t a, int64_t b) {
   }
   return std::nullopt;
 }
+
+namespace {
 
 bool is_op(const Dim& dim, DimOp op) { return !dim.is_number() && dim.expr()->op == op; }
 

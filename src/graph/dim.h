@@ -34,6 +34,9 @@ enum class DimOp : uint8_t {
 
 struct DimExpr;
 
+// Python's arithmetic; nothing where there is no result (a division by zero, a number past 64 bits).
+FIRESTEEL_API std::optional<int64_t> compute(DimOp op, int64_t a, int64_t b);
+
 class FIRESTEEL_API Dim {
  public:
   Dim() = default;

@@ -30,11 +30,27 @@ Arg Arg::of_const(c10::IValue constant) {
   return arg;
 }
 
+Arg Arg::of_dim(firesteel::Dim dim) {
+  if (dim.is_number()) return of_const(dim.number());
+  Arg arg;
+  arg.kind = Kind::Dim;
+  arg.dim = std::move(dim);
+  return arg;
+}
+
 Arg Arg::list(std::vector<Arg> items) {
   Arg arg;
   arg.kind = Kind::List;
   arg.items = std::move(items);
   return arg;
+}
+
+bool Arg::has_dim() const {
+  return kind == Kind::Dim || std::any_of(items.begin(), items.end(), [](const Arg& item) { return item.has_dim(); });
+}
+
+bool Node::has_dim() const {
+  return std::any_of(args.begin(), args.end(), [](const Arg& arg) { return arg.has_dim(); });
 }
 
 Value* Node::add_output(Type type) {

@@ -50,19 +50,23 @@ struct Value {
   std::string name;  // a wish, without '%'; the printer makes names unique and invents missing ones
 };
 
-// What stands in an argument place: nothing, a value, a constant, or a nest of these.
+// What stands in an argument place: nothing, a value, a constant, a size that symbols give, or a nest of these.
 struct FIRESTEEL_API Arg {
-  enum class Kind : uint8_t { None, Value, Const, List, Tuple, Dict };
+  enum class Kind : uint8_t { None, Value, Const, List, Tuple, Dict, Dim };
   Kind kind = Kind::None;
   Value* value = nullptr;         // Value
   c10::IValue constant;           // Const: bool, int, double, complex, string, device, int list, …; never a tensor
   std::vector<Arg> items;         // List, Tuple, Dict
   std::vector<std::string> keys;  // Dict
+  firesteel::Dim dim;             // Dim: never a number, which is a constant
 
   Arg() = default;
   Arg(Value* v) : kind(Kind::Value), value(v) {}  // NOLINT
   static Arg of_const(c10::IValue constant);      // an IValue None gives Kind::None
+  static Arg of_dim(firesteel::Dim dim);          // a number gives a constant
   static Arg list(std::vector<Arg> items);
+
+  bool has_dim() const;  // a symbol takes part
 
   // Calls `visit(Value*&)` for every value inside, in order.
   template <class F>
@@ -106,6 +110,7 @@ struct FIRESTEEL_API Node {
   Phase phase = Phase::Forward;
 
   Value* add_output(Type type);
+  bool has_dim() const;  // an argument that symbols give
   template <class F>
   void each_input(F&& visit) {
     for (Arg& arg : args) arg.each_value(visit);

@@ -280,10 +280,22 @@ Value* Parser::value_use() {
   return found->second;
 }
 
+namespace {
+
+// Sizes may be expressions; other ints are numbers.
+bool is_size_slot(const c10::Type* slot) {
+  const c10::Type* kind = slot_kind(slot);
+  return kind && kind->kind() == c10::TypeKind::SymIntType;
+}
+
+}  // namespace
+
 Arg Parser::arg(const c10::Type* slot) {
   Depth depth(*this);
   Arg result;
   const Token& token = peek();
+  const bool is_list_or_none = token.raw == "[" || token.is_word("None");
+  if (is_size_slot(slot) && token.kind != Token::Kind::Value && !is_list_or_none) return Arg::of_dim(dim());
   switch (token.kind) {
     case Token::Kind::Value:
       return value_use();

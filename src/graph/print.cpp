@@ -105,6 +105,9 @@ void append_arg(std::string& out, const Arg& arg, const ValueNames& names, const
     case Arg::Kind::Const:
       append_constant(out, arg.constant, slot);
       break;
+    case Arg::Kind::Dim:
+      out += arg.dim.str();
+      break;
     case Arg::Kind::List:
       out += '[';
       items(element_slot(slot));

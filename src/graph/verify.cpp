@@ -98,6 +98,9 @@ class Verifier {
         if (arg.constant.isNone()) fail("a constant None stands as Const, not as None");
         if (holds_tensor(arg.constant)) fail("a constant is a tensor: tensors are inputs of the graph");
         break;
+      case Arg::Kind::Dim:
+        if (arg.dim.is_number()) fail("a number stands as Dim, not as Const");
+        break;
       case Arg::Kind::Dict:
         if (arg.keys.size() != arg.items.size()) fail("a dict argument has not one key an item");
         [[fallthrough]];
@@ -177,7 +180,7 @@ class Verifier {
       case c10::TypeKind::TensorType:
         // A plain number in a tensor's place is a wrapped number; None may stand for an undefined tensor.
         if (arg.kind == Arg::Kind::Const && !is_number(arg.constant)) wrong("a constant that is no number");
-        if (arg.kind > Arg::Kind::Const) wrong("a list");
+        if (arg.kind > Arg::Kind::Const && arg.kind != Arg::Kind::Dim) wrong("a list");
         break;
       case c10::TypeKind::ListType:
         if (arg.kind == Arg::Kind::Value && arg.value->type.is_tensor()) wrong("a tensor");

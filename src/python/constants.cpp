@@ -25,7 +25,8 @@ struct KnownTypes {
 const KnownTypes& known() {
   static const auto* types =
       new KnownTypes{{type_in("torch", "dtype"), type_in("torch", "device"), type_in("torch", "Size"),
-                      type_in("torch", "layout"), type_in("torch", "memory_format"), type_in("torch", "qscheme")},
+                      type_in("torch", "layout"), type_in("torch", "memory_format"), type_in("torch", "qscheme"),
+                      type_in("torch", "SymInt"), type_in("torch", "SymFloat"), type_in("torch", "SymBool")},
                      type_in("enum", "Enum"),
                      type_in("torch.nn", "Module")};
   return *types;

@@ -220,6 +220,9 @@ void bind_graph_objects(nb::module_& module) {
       .def_prop_ro("nodes", &nodes_of)
       .def_prop_ro("inputs", &inputs_of)
       .def_prop_ro("outputs", &outputs_of)
+      .def_prop_ro(
+          "conditions", [](const GraphObject& g) { return traced_or_refuse(g).executable().conditions(); },
+          "What the sizes that the graph leaves open must meet, with the line that asks for it.")
       .def_prop_ro("captured", &captured_by, "The tensors it holds: what the function reached besides its arguments.")
       .def_prop_ro(
           "joint", [](const GraphObject& g) { return part(g, traced_or_refuse(g).executable().joint()); },

@@ -1,8 +1,10 @@
 // The extension module firesteel._C: what Python can call.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "aot/size_rules.h"
 #include "aot/trace.h"
 #include "capture/bindings.h"
 #include "codegen/background.h"
@@ -35,7 +37,8 @@ bool take_flag(PyObject* kwargs, const char* name) {
   return asked.get() == Py_True;
 }
 
-// The function comes first and `grad` and `native` are taken out, so that everything else can be the function's own.
+// The function comes first and `grad`, `native` and `dynamic` are taken out, so that everything else can be the
+// function's own.
 GraphObject trace_function(const nb::args& positional, const nb::kwargs& named) {
   if (positional.size() == 0) throw nb::type_error("trace() needs the function to trace as its first argument");
   PyRef function = PyRef::borrow(positional[0].ptr());
@@ -45,8 +48,11 @@ GraphObject trace_function(const nb::args& positional, const nb::kwargs& named) 
   }
   PyRef args = checked(PyTuple_GetSlice(positional.ptr(), 1, PyTuple_GET_SIZE(positional.ptr())));
   PyRef kwargs = checked(PyDict_Copy(named.ptr()));
-  const bool grad = take_flag(kwargs.get(), "grad"), native = take_flag(kwargs.get(), "native");
-  return make_graph(share_across_threads(TracedFunction(function.get(), args.get(), kwargs.get(), grad, native)));
+  TracedFunction::Options options;
+  options.grad = take_flag(kwargs.get(), "grad");
+  options.native = take_flag(kwargs.get(), "native");
+  options.dynamic = take_flag(kwargs.get(), "dynamic");
+  return make_graph(share_across_threads(TracedFunction(function.get(), args.get(), kwargs.get(), options)));
 }
 
 GraphObject parse_text(const std::string& text) {
@@ -116,10 +122,13 @@ NB_MODULE(_C, module) {
   module.def(
       "trace", &trace_function,
       nb::sig("def trace(fn: typing.Callable[..., typing.Any], /, *args: object, grad: bool = False, native: bool = "
-              "False, **kwargs: object) "
+              "False, dynamic: bool = False, **kwargs: object) "
               "-> Graph"),
       "Runs fn on traced stand-ins of its arguments and records it as a graph; with grad=True its backward too.\n"
-      "With native=True pointwise operators run in compiled kernels.");
+      "With native=True pointwise operators run in compiled kernels; with dynamic=True the graph serves other sizes "
+      "too.");
+  module.def("_settled_operators", &settled_operators,
+             "For tests: operators that fixed the sizes they were given, and how often.");
   module.def("parse_graph", &parse_text, nb::arg("text"), "Reads what str(graph) wrote.");
   module.def(
       "is_traced", [](nb::handle object) { return is_tensor(object.ptr()) && is_traced_tensor(unpack(object.ptr())); },

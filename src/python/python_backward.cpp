@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/python_cpp_function.h>
 
 #include "aot/opaque_backward.h"
+#include "aot/symbols.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/pytree.h"
@@ -163,11 +164,10 @@ std::optional<Described> describe(PyObject* context, torch::autograd::Node& node
   for (const torch::autograd::Edge& edge : node.next_edges()) {
     if (!edge.is_valid()) continue;
     const torch::autograd::InputMetadata& like = edge.function->input_metadata(edge.input_nr);
-    std::vector<Dim> sizes, strides(like.shape_as_dim_vector().size());
-    int64_t stride = 1;
-    for (const c10::SymInt& size : like.shape_as_dim_vector()) sizes.emplace_back(size.expect_int());
-    for (size_t i = sizes.size(); i-- > 0; stride *= std::max<int64_t>(sizes[i].number(), 1)) strides[i] = Dim(stride);
-    types.push_back(Type::tensor(c10::typeMetaToScalarType(like.dtype()), like.device(), sizes, strides));
+    std::vector<Dim> sizes;
+    for (const c10::SymInt& size : like.shape_as_dim_vector()) sizes.push_back(dim_of(size));
+    types.push_back(
+        Type::tensor(c10::typeMetaToScalarType(like.dtype()), like.device(), sizes, contiguous_strides(sizes)));
   }
   if (types.size() != places.size()) return {};
   Flat flat = flatten_input(parts.get(), "ctx");

@@ -5,6 +5,7 @@
 
 #include "python/constants.h"
 #include "python/errors.h"
+#include "python/tensor_objects.h"
 
 namespace firesteel::python {
 namespace {
@@ -178,6 +179,23 @@ const NodeKind kDefaultDict = {"defaultdict", TreeKind::Custom, take_default_dic
 const NodeKind kDeque = {"deque", TreeKind::Custom, take_deque, build_deque, index_step};
 const NodeKind kNamedTuple = {"named tuple", TreeKind::Custom, take_sequence, build_named_tuple, field_step};
 const NodeKind kStructSeq = {"named tuple", TreeKind::Custom, take_sequence, build_structseq, structseq_step};
+// Only one that holds tensors; others are constants.
+bool take_slice(PyObject* object, Parts& parts, std::string&) {
+  auto* slice = reinterpret_cast<PySliceObject*>(object);
+  for (PyObject* part : {slice->start, slice->stop, slice->step}) parts.children.push_back(PyRef::borrow(part));
+  return true;
+}
+PyRef build_slice(PyObject*, PyObject*, const PyRef& children) {
+  return checked(PySlice_New(PyTuple_GET_ITEM(children.get(), 0), PyTuple_GET_ITEM(children.get(), 1),
+                             PyTuple_GET_ITEM(children.get(), 2)));
+}
+bool is_slice_of_tensors(PyObject* object) {
+  if (!PySlice_Check(object)) return false;
+  auto* slice = reinterpret_cast<PySliceObject*>(object);
+  return is_tensor(slice->start) || is_tensor(slice->stop) || is_tensor(slice->step);
+}
+
+const NodeKind kSlice = {"slice", TreeKind::Custom, take_slice, build_slice, index_step};
 const NodeKind kRegistered = {"registered class", TreeKind::Custom, take_registered, build_registered, registered_step};
 
 bool is_named_tuple(PyTypeObject* type) {
@@ -200,6 +218,7 @@ PyTypeObject* collections_type(const char* name) {
 }  // namespace
 
 const NodeKind* kind_of(PyObject* object) {
+  if (is_slice_of_tensors(object)) return &kSlice;
   PyTypeObject* type = Py_TYPE(object);
   if (type == &PyList_Type) return &kList;
   if (type == &PyTuple_Type) return &kTuple;

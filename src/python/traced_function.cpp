@@ -34,8 +34,8 @@ Tree shown_inputs(const Tree& args, const Tree& kwargs) {
 
 }  // namespace
 
-TracedFunction::TracedFunction(PyObject* function, PyObject* args, PyObject* kwargs, bool grad, bool native)
-    : grad_(grad) {
+TracedFunction::TracedFunction(PyObject* function, PyObject* args, PyObject* kwargs, const Options& asked)
+    : options_(asked) {
   watch_data_reads();
   watch_assignments();
   SourceScope sources;
@@ -43,7 +43,7 @@ TracedFunction::TracedFunction(PyObject* function, PyObject* args, PyObject* kwa
     Trace trace = record(function, args, kwargs);
     name_inputs(trace.joint.graph, function, args_tree_, kwargs_tree_);
     CompilerOptions options;
-    if (native) options.native = NativeCode::AtOnce;
+    if (asked.native) options.native = NativeCode::AtOnce;
     executable_ = std::make_unique<Executable>(compile_trace(std::move(trace), options));
   });
 }
@@ -57,7 +57,7 @@ Trace TracedFunction::record(PyObject* function, PyObject* args, PyObject* kwarg
   given.insert(given.end(), named.leaves.begin(), named.leaves.end());
 
   TraceOptions options;
-  options.grad = grad_;
+  options.grad = options_.grad;
   options.name = name_of(function);
   options.input_tree = shown_inputs(args_tree_, kwargs_tree_);
   // Hooks and Python autograd functions take the GIL themselves, on whatever thread the engine runs them.
@@ -66,8 +66,14 @@ Trace TracedFunction::record(PyObject* function, PyObject* args, PyObject* kwarg
     GilRelease no_gil;
     backward();
   };
-  return trace([&](const std::vector<at::Tensor>& inputs) { return call_traced(function, given, inputs); },
-               unpack_all(given), options);
+  const std::vector<at::Tensor> tensors = unpack_all(given);
+  for (const at::Tensor& tensor : tensors) {
+    if (!options_.dynamic) break;
+    std::vector<DynamicDim>& dims = options.dynamic.emplace_back();
+    for (int32_t d = 0; d < tensor.dim(); ++d) dims.push_back({d});
+  }
+  return trace([&](const std::vector<at::Tensor>& inputs) { return call_traced(function, given, inputs); }, tensors,
+               options);
 }
 
 FunctionResult TracedFunction::call_traced(PyObject* function, const std::vector<PyRef>& given,

@@ -13,15 +13,9 @@
 namespace firesteel {
 namespace {
 
-std::vector<int64_t> numbers(const std::vector<Dim>& dims) {
-  std::vector<int64_t> result;
-  for (const Dim& dim : dims) result.push_back(dim.number());
-  return result;
-}
-
 // The backward graph was traced for gradients of one layout; views in it need exactly that.
-at::Tensor as_traced(const at::Tensor& gradient, const Type& type) {
-  const std::vector<int64_t> sizes = numbers(type.sizes), strides = numbers(type.strides);
+at::Tensor as_traced(const at::Tensor& gradient, const Type& type, std::span<const int64_t> symbols) {
+  const std::vector<int64_t> sizes = sizes_of(type.sizes, symbols), strides = sizes_of(type.strides, symbols);
   const auto options = at::TensorOptions().dtype(type.dtype).device(type.device);
   if (!gradient.defined()) return at::empty_strided(sizes, strides, options).zero_();
   if (gradient.strides() == at::IntArrayRef(strides) && !gradient.is_conj() && !gradient.is_neg()) return gradient;
@@ -44,9 +38,10 @@ torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_lis
     std::vector<at::Tensor> inputs;
     inputs.reserve(saved_.size() + gradients.size());
     for (const auto& saved : saved_) inputs.push_back(saved.unpack(getptr()));
-    for (size_t i = 0; i < gradients.size(); ++i) inputs.push_back(as_traced(gradients[i], plan_->tangents[i]));
+    for (size_t i = 0; i < gradients.size(); ++i)
+      inputs.push_back(as_traced(gradients[i], plan_->tangents[i], symbols_));
     gradients.clear();
-    results = plan_->program.best().run(std::move(inputs));
+    results = plan_->program.run(std::move(inputs), symbols_);
   }
   if (!differentiable) return results;
   // create_graph=True: the gradients are right, but their own gradients would not be; say so when asked for.

@@ -22,7 +22,9 @@ struct BackwardPlan {
 
 class BackwardNode final : public torch::autograd::Node {
  public:
-  explicit BackwardNode(std::shared_ptr<const BackwardPlan> plan) : plan_(std::move(plan)) {}
+  // `symbols`: the sizes of the forward's call that the graphs leave open.
+  BackwardNode(std::shared_ptr<const BackwardPlan> plan, SymbolValues symbols)
+      : plan_(std::move(plan)), symbols_(std::move(symbols)) {}
 
   // `is_output`: the tensor is a result of this node; saving it plainly would make a cycle.
   // Autograd takes no inference tensor, whose changes nobody counts: a copy is saved in its place.
@@ -36,6 +38,7 @@ class BackwardNode final : public torch::autograd::Node {
 
  private:
   std::shared_ptr<const BackwardPlan> plan_;
+  SymbolValues symbols_;
   std::vector<torch::autograd::SavedVariable> saved_;
   bool released_ = false;
 };

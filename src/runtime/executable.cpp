@@ -21,15 +21,9 @@ struct BelowAutograd {
   c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
 };
 
-std::vector<int64_t> numbers(const std::vector<Dim>& dims) {
-  std::vector<int64_t> result;
-  for (const Dim& dim : dims) result.push_back(dim.number());
-  return result;
-}
-
-at::Tensor random_like(const Type& type) {
+at::Tensor random_like(const Type& type, std::span<const int64_t> symbols) {
   const auto options = at::TensorOptions().dtype(type.dtype).device(type.device);
-  return at::empty_strided(numbers(type.sizes), numbers(type.strides), options).normal_();
+  return at::empty_strided(sizes_of(type.sizes, symbols), sizes_of(type.strides, symbols), options).normal_();
 }
 
 }  // namespace
@@ -111,11 +105,14 @@ struct Executable::State {
     return false;
   }
 
-  void attach_backward(std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
+  void attach_backward(std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                       const SymbolValues& symbols) const;
   // Writes of data, or of sizes and strides alone.
   void apply_writes(bool metadata, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
-  at::Tensor result(size_t index, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
-  std::vector<at::Tensor> finish(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const;
+  at::Tensor result(size_t index, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                    const SymbolValues& symbols) const;
+  std::vector<at::Tensor> finish(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                                 const SymbolValues& symbols) const;
 };
 
 namespace {
@@ -128,8 +125,9 @@ struct NoGradients final : torch::autograd::Node {
 
 }  // namespace
 
-void Executable::State::attach_backward(std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) const {
-  auto node = make_autograd_node<BackwardNode>(backward);
+void Executable::State::attach_backward(std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                                        const SymbolValues& symbols) const {
+  auto node = make_autograd_node<BackwardNode>(backward, symbols);
   torch::autograd::edge_list edges;
   for (int32_t index : trace.gradient_inputs) {
     const at::Tensor& leaf = index < 0 ? outputs[~index] : inputs[index];
@@ -169,16 +167,16 @@ void Executable::State::apply_writes(bool metadata, const std::vector<at::Tensor
 }
 
 at::Tensor Executable::State::result(size_t index, const std::vector<at::Tensor>& outputs,
-                                     const std::vector<at::Tensor>& inputs) const {
+                                     const std::vector<at::Tensor>& inputs, const SymbolValues& symbols) const {
   const OutputAlias& alias = trace.joint.graph.output_aliases.at(index);
   at::AutoGradMode mode(c10::GradMode::is_enabled() && trace.result_requires_grad[index]);
   switch (alias.kind) {
     case OutputAlias::Kind::IsInput:
       return inputs[alias.of];
     case OutputAlias::Kind::ViewOfInput:
-      return trace.result_views[index]->replay(inputs[alias.of], outputs[index]);
+      return trace.result_views[index]->replay(inputs[alias.of], outputs[index], symbols);
     case OutputAlias::Kind::ViewOfOutput:
-      return trace.result_views[index]->replay(outputs[alias.of], outputs[index]);
+      return trace.result_views[index]->replay(outputs[alias.of], outputs[index], symbols);
     case OutputAlias::Kind::Fresh:
       break;
   }
@@ -188,16 +186,17 @@ at::Tensor Executable::State::result(size_t index, const std::vector<at::Tensor>
 // Writes to inputs, and results. A view of an input is made from its data as it is now; one that was made before the
 // input's shape changed, from the shape it had.
 std::vector<at::Tensor> Executable::State::finish(const std::vector<at::Tensor>& outputs,
-                                                  const std::vector<at::Tensor>& inputs) const {
+                                                  const std::vector<at::Tensor>& inputs,
+                                                  const SymbolValues& symbols) const {
   std::vector<at::Tensor> results(trace.result_count);
   apply_writes(/*metadata=*/false, outputs, inputs);
   for (size_t i = 0; i < results.size(); ++i) {
     const bool is_view = trace.joint.graph.output_aliases.at(i).kind == OutputAlias::Kind::ViewOfInput;
-    if (is_view && trace.result_views[i]->base() == 0) results[i] = result(i, outputs, inputs);
+    if (is_view && trace.result_views[i]->base() == 0) results[i] = result(i, outputs, inputs, symbols);
   }
   apply_writes(/*metadata=*/true, outputs, inputs);
   for (size_t i = 0; i < results.size(); ++i) {
-    if (!results[i].defined()) results[i] = result(i, outputs, inputs);
+    if (!results[i].defined()) results[i] = result(i, outputs, inputs, symbols);
   }
   return results;
 }
@@ -238,15 +237,16 @@ std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments
     ~Lent() { state.give_back(inputs, captured); }
   } lent{*state_, captured, state_->forward_inputs(arguments, captured)};
   const std::vector<at::Tensor>& inputs = lent.inputs;
+  const SymbolValues symbols = state_->signature.symbols(arguments);
   std::vector<at::Tensor> outputs;
   if (is_tracing()) {
     // Inside another trace: the operators are recorded there, one by one, and differentiated there if they are here.
     at::AutoGradMode mode(c10::GradMode::is_enabled() && state_->has_backward);
-    outputs = state_->forward.aten().run(inputs);
+    outputs = state_->forward.aten().run(inputs, symbols);
   } else {
     {
       BelowAutograd below;
-      outputs = state_->forward.best().run(inputs);
+      outputs = state_->forward.run(inputs, symbols);
     }
     for (int32_t made : state_->trace.made_leaves) {
       // The same memory may be given as a plain tensor as well.
@@ -256,13 +256,13 @@ std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments
       if (shared) outputs[made] = leaf.detach();
       outputs[made].set_requires_grad(true);
     }
-    if (state_->needs_gradients(inputs)) state_->attach_backward(outputs, inputs);
+    if (state_->needs_gradients(inputs)) state_->attach_backward(outputs, inputs, symbols);
     if (!state_->has_backward && c10::GradMode::is_enabled()) {
       for (int32_t index : state_->trace.tangent_outputs)
         torch::autograd::set_history(outputs[index], make_autograd_node<NoGradients>());
     }
   }
-  return state_->finish(outputs, inputs);
+  return state_->finish(outputs, inputs, symbols);
 }
 
 void Executable::let_go(const TensorSet& captured) {
@@ -285,12 +285,14 @@ std::vector<KernelResult> Executable::compare_kernels(const std::vector<at::Tens
                                                       std::vector<at::Tensor>& captured) const {
   BelowAutograd below;
   std::vector<KernelResult> found;
+  const SymbolValues symbols = state_->signature.symbols(inputs);
   const std::vector<at::Tensor> given = state_->forward_inputs(inputs, captured);
-  const std::vector<at::Tensor> outputs = firesteel::compare_kernels(state_->parts.forward, given, false, found);
+  const std::vector<at::Tensor> outputs =
+      firesteel::compare_kernels(with_sizes(state_->parts.forward, symbols), given, false, found);
   if (!state_->has_backward) return found;
   std::vector<at::Tensor> saved(outputs.begin() + static_cast<ptrdiff_t>(state_->parts.forward_outputs), outputs.end());
-  for (const Type& type : state_->backward->tangents) saved.push_back(random_like(type));
-  firesteel::compare_kernels(state_->parts.backward, saved, true, found);
+  for (const Type& type : state_->backward->tangents) saved.push_back(random_like(type, symbols));
+  firesteel::compare_kernels(with_sizes(state_->parts.backward, symbols), saved, true, found);
   return found;
 }
 std::vector<RunPlan> Executable::run_plans() const {
@@ -298,6 +300,18 @@ std::vector<RunPlan> Executable::run_plans() const {
   plans.push_back(plan_run(state_->parts.forward, state_->forward.tier()));
   if (state_->has_backward) plans.push_back(plan_run(state_->parts.backward, state_->backward->program.tier()));
   return plans;
+}
+std::vector<std::string> Executable::conditions() const {
+  std::vector<std::string> lines;
+  for (const SymbolOrigin& symbol : state_->trace.symbols) {
+    lines.push_back(symbol.most == INT64_MAX ? fmt::format("{} <= {}", symbol.least, symbol.name)
+                                             : fmt::format("{} <= {} <= {}", symbol.least, symbol.name, symbol.most));
+  }
+  for (const ShapeGuard& guard : state_->trace.shape_guards) {
+    lines.push_back(guard.source ? fmt::format("{}  # {}", guard.relation.str(), guard.source->str())
+                                 : guard.relation.str());
+  }
+  return lines;
 }
 const Tree& Executable::input_tree() const { return state_->trace.joint.graph.input_tree; }
 const Tree& Executable::output_tree() const { return state_->trace.result_tree; }

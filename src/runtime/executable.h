@@ -41,6 +41,8 @@ class FIRESTEEL_API Executable {
   // What each kernel gives beside what ATen gives, for inputs as of operator(); the backward's for random gradients.
   std::vector<KernelResult> compare_kernels(const std::vector<at::Tensor>& inputs,
                                             std::vector<at::Tensor>& captured) const;
+  // What the sizes that the graph leaves open must meet, one a line, with the user's line that asks for it.
+  std::vector<std::string> conditions() const;
   const Tree& input_tree() const;
   const Tree& output_tree() const;  // of the results
 

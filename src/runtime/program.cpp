@@ -26,6 +26,13 @@ bool wants_tensor(const c10::Argument& schema) {
   return type->kind() == c10::TypeKind::TensorType;
 }
 
+std::vector<int64_t> sizes_at(const std::vector<int64_t>& all, const std::vector<int32_t>& places) {
+  std::vector<int64_t> sizes;
+  sizes.reserve(places.size());
+  for (int32_t place : places) sizes.push_back(all[place]);
+  return sizes;
+}
+
 bool shapes_are_checked() { return std::getenv("FIRESTEEL_CHECK_SHAPES") != nullptr; }
 
 bool wants_optional_tensors(const c10::Argument& schema) {
@@ -35,7 +42,13 @@ bool wants_optional_tensors(const c10::Argument& schema) {
 
 }  // namespace
 
-Program::Argument Program::lay_out(const Arg& arg, const c10::Argument& schema) const {
+int32_t Program::add_size(const Dim& dim) {
+  auto found = std::find(dims_.begin(), dims_.end(), dim);
+  if (found == dims_.end()) found = dims_.insert(dims_.end(), dim);
+  return static_cast<int32_t>(found - dims_.begin());
+}
+
+Program::Argument Program::lay_out(const Arg& arg, const c10::Argument& schema) {
   Argument argument;
   switch (arg.kind) {
     case Arg::Kind::None:
@@ -48,7 +61,17 @@ Program::Argument Program::lay_out(const Arg& arg, const c10::Argument& schema) 
       argument.kind = Argument::Kind::Slot;
       argument.slot = slot_of_.at(arg.value);
       break;
+    case Arg::Kind::Dim:
+      argument.kind = wants_tensor(schema) ? Argument::Kind::Number : Argument::Kind::Size;
+      argument.sizes.push_back(add_size(arg.dim));
+      break;
     default:
+      if (arg.has_dim()) {
+        argument.kind = Argument::Kind::Sizes;
+        for (const Arg& item : arg.items)
+          argument.sizes.push_back(add_size(item.kind == Arg::Kind::Dim ? item.dim : Dim(item.constant.toInt())));
+        break;
+      }
       argument.kind = wants_optional_tensors(schema) ? Argument::Kind::OptionalList : Argument::Kind::List;
       for (const Arg& item : arg.items) {
         argument.slots.push_back(item.kind == Arg::Kind::Value ? slot_of_.at(item.value) : kNoSlot);
@@ -131,6 +154,8 @@ void Program::finish(const Graph& graph) {
   }
   slot_count_ = slot_of_.size();
   slot_of_.clear();
+  if (!dims_.empty()) sizes_.emplace(dims_);
+  dims_.clear();
   mark_last_uses();
   bool safe = true;  // nothing from here on may refuse
   for (size_t i = instructions_.size(); i-- > 0;) {
@@ -236,8 +261,8 @@ void Program::execute_kernel(const Instruction& instruction, std::vector<at::Ten
 }
 
 void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack,
-                      std::span<const void* const> shared) const {
-  if (instruction.kernel) return execute_kernel(instruction, slots, shared);
+                      const Run& run) const {
+  if (instruction.kernel) return execute_kernel(instruction, slots, run.shared);
   for (const Argument& argument : instruction.arguments) {
     switch (argument.kind) {
       case Argument::Kind::Constant:
@@ -249,6 +274,15 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
         } else {
           stack.emplace_back(slots[argument.slot]);
         }
+        break;
+      case Argument::Kind::Size:
+        stack.emplace_back(run.sizes[argument.sizes[0]]);
+        break;
+      case Argument::Kind::Number:
+        stack.push_back(wrapped_number(run.sizes[argument.sizes[0]]));
+        break;
+      case Argument::Kind::Sizes:
+        stack.emplace_back(sizes_at(run.sizes, argument.sizes));
         break;
       case Argument::Kind::List: {
         c10::List<at::Tensor> list;
@@ -274,7 +308,7 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
     c10::IValue& value = stack[r];
     if (instruction.returns[r].list_count < 0) {
       const int32_t slot = instruction.results[result++];
-      if (check_shapes_ && value.isTensor()) check_layout(instruction, result - 1, value.toTensor());
+      if (check_shapes_ && value.isTensor()) check_layout(instruction, result - 1, value.toTensor(), run);
       if (slot != kNoSlot) slots[slot] = std::move(value).toTensor();
       continue;
     }
@@ -284,7 +318,7 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
              instruction.returns[r].list_count);
     for (at::Tensor& tensor : list) {
       const int32_t slot = instruction.results[result++];
-      if (check_shapes_) check_layout(instruction, result - 1, tensor);
+      if (check_shapes_) check_layout(instruction, result - 1, tensor, run);
       if (slot != kNoSlot) slots[slot] = std::move(tensor);
     }
   }
@@ -292,7 +326,7 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
   for (int32_t slot : instruction.frees) slots[slot].reset();
 }
 
-void Program::check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor) {
+void Program::check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor, const Run& run) {
   const Type& expected = instruction.expected.at(result);
   if (!tensor.defined() && !expected.is_tensor()) return;
   // Kernels that size as they like what only their own backward reads: embedding_bag's bookkeeping, an LSTM's
@@ -304,23 +338,25 @@ void Program::check_layout(const Instruction& instruction, size_t result, const 
     return;  // a gradient that nothing reads may be missing
   FS_CHECK(tensor.defined() == expected.is_tensor(), "`{}`, result {}: recorded as {}", name, result, expected.str());
   if (tensor.layout() != at::kStrided) return;
+  const std::vector<int64_t> sizes = sizes_of(expected.sizes, run.symbols);
+  const std::vector<int64_t> strides = sizes_of(expected.strides, run.symbols);
   bool same = tensor.scalar_type() == expected.dtype && tensor.dim() == static_cast<int64_t>(expected.sizes.size());
   for (int64_t d = 0; same && d < tensor.dim(); ++d) {
-    same = expected.sizes[d] == Dim(tensor.size(d)) &&
-           (tensor.size(d) <= 1 || tensor.numel() == 0 || expected.strides[d] == Dim(tensor.stride(d)));
+    same = sizes[d] == tensor.size(d) && (tensor.size(d) <= 1 || tensor.numel() == 0 || strides[d] == tensor.stride(d));
   }
   FS_CHECK(same, "`{}`, result {}: recorded as {}, the kernel gave {}[{}; {}]", name, result, expected.str(),
            dtype_text(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "), fmt::join(tensor.strides(), ", "));
 }
 
-std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs) const {
+std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols) const {
   FS_CHECK(inputs.size() == input_count_, "the graph takes {} inputs and got {}", input_count_, inputs.size());
   const std::vector<const void*> shared = shared_storages(inputs);
   std::vector<at::Tensor> slots = std::move(inputs);
   slots.resize(slot_count_);
   torch::jit::Stack stack;
   stack.reserve(32);
-  for (const Instruction& instruction : instructions_) execute(instruction, slots, stack, shared);
+  const Run run{shared, symbols, sizes_ ? sizes_->run(symbols) : std::vector<int64_t>()};
+  for (const Instruction& instruction : instructions_) execute(instruction, slots, stack, run);
   count_run(each_run_);
   std::vector<at::Tensor> results;
   results.reserve(outputs_.size());

@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "runtime/kernel_call.h"
 #include "runtime/run_counters.h"
+#include "shapes/open_sizes.h"
 
 namespace firesteel {
 
@@ -27,7 +28,8 @@ class FIRESTEEL_API Program {
 
   // Inputs in the graph's order. Results in the order of the graph's outputs; undefined where an output is None.
   // Runs in whatever autograd and autocast state the caller has set.
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const;
+  // `symbols`: the values of the sizes that the graph leaves open.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols = {}) const;
 
   size_t input_count() const { return input_count_; }
   const RunCounters& each_run() const { return each_run_; }  // what one run does
@@ -35,12 +37,13 @@ class FIRESTEEL_API Program {
  private:
   static constexpr int32_t kNoSlot = -1;
 
-  // One argument: a constant, a slot (moved out of at its last use), or a list of slots.
+  // One argument: a constant, a slot (moved out of at its last use), a list of slots, or sizes that symbols give.
   struct Argument {
-    enum class Kind : uint8_t { Constant, Slot, List, OptionalList } kind = Kind::Constant;
+    enum class Kind : uint8_t { Constant, Slot, List, OptionalList, Size, Number, Sizes } kind = Kind::Constant;
     bool last_use = false;
     int32_t slot = kNoSlot;
     std::vector<int32_t> slots;
+    std::vector<int32_t> sizes;  // places among the program's sizes
     c10::IValue constant;
   };
   // An operator or a kernel. A kernel's arguments are slots, each in one place only.
@@ -61,7 +64,8 @@ class FIRESTEEL_API Program {
   };
 
   int32_t slot_for(const Value* value);
-  Argument lay_out(const Arg& arg, const c10::Argument& schema) const;
+  Argument lay_out(const Arg& arg, const c10::Argument& schema);
+  int32_t add_size(const Dim& dim);
   void add_call(const Node& node);
   void begin(const Graph& graph);
   void finish(const Graph& graph);
@@ -69,9 +73,15 @@ class FIRESTEEL_API Program {
   void add_fused(const Graph& graph, std::span<const FusedGroup* const> groups);
   static bool may_refuse(const Instruction& instruction);
   void mark_last_uses();
+  // What stays the same during a run.
+  struct Run {
+    std::span<const void* const> shared;  // memory that more than one input lies in, sorted
+    std::span<const int64_t> symbols;
+    std::vector<int64_t> sizes;  // of all arguments that symbols give
+  };
   void execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack,
-               std::span<const void* const> shared) const;
-  static void check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor);
+               const Run& run) const;
+  static void check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor, const Run& run);
   static void execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots,
                              std::span<const void* const> shared);
   std::vector<const void*> shared_storages(const std::vector<at::Tensor>& inputs) const;
@@ -79,6 +89,8 @@ class FIRESTEEL_API Program {
   size_t input_count_ = 0;
   size_t slot_count_ = 0;
   std::unordered_map<const Value*, int32_t> slot_of_;  // while being built
+  std::vector<Dim> dims_;                              // while being built
+  std::optional<OpenSizes> sizes_;
   std::vector<Instruction> instructions_;
   std::vector<std::shared_ptr<KernelCall>> kernels_;  // one a group, until their code is there
   std::vector<Output> outputs_;

@@ -1,6 +1,8 @@
 // Checks inputs against the traced ones: fast on the way through, in words when they differ.
 #include "runtime/signature.h"
 
+#include <algorithm>
+
 #include <ATen/MemoryOverlap.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/SmallVector.h>
@@ -10,6 +12,8 @@
 
 namespace firesteel {
 namespace {
+
+constexpr int64_t kOpen = INT64_MIN;
 
 // The stride of a dimension of size 0 or 1 means nothing.
 bool same_strides(at::IntArrayRef sizes, at::IntArrayRef a, at::IntArrayRef b) {
@@ -76,31 +80,63 @@ bool overlap(const at::Tensor& a, const at::Tensor& b) {
 
 Signature::Layout::Layout(const Type& type)
     : dtype(type.dtype), device(type.device), requires_grad(type.requires_grad) {
-  for (const Dim& size : type.sizes) sizes.push_back(size.number());
-  for (const Dim& stride : type.strides) strides.push_back(stride.number());
+  for (const auto& [dims, numbers] : {std::pair(&type.sizes, &sizes), std::pair(&type.strides, &strides)}) {
+    for (const Dim& dim : *dims) {
+      numbers->push_back(dim.is_number() ? dim.number() : kOpen);
+      if (!dim.is_number()) open.push_back(dim);
+    }
+  }
+  if (!open.empty()) open_sizes.emplace(open);
 }
 
-bool Signature::Layout::fits(const at::Tensor& tensor) const {
-  return tensor.defined() && tensor.layout() == at::kStrided && tensor.scalar_type() == dtype &&
-         tensor.device() == device && tensor.sizes() == at::IntArrayRef(sizes) &&
-         same_strides(sizes, tensor.strides(), strides);
+std::pair<std::vector<int64_t>, std::vector<int64_t>> Signature::Layout::wanted(const SymbolValues& symbols) const {
+  std::pair found{sizes, strides};
+  if (!open_sizes) return found;
+  const std::vector<int64_t> values = open_sizes->run(symbols);
+  size_t next = 0;
+  for (std::vector<int64_t>* numbers : {&found.first, &found.second}) {
+    for (int64_t& number : *numbers) {
+      if (number == kOpen) number = values[next++];
+    }
+  }
+  return found;
 }
 
-std::string Signature::Layout::difference(const std::string& name, const at::Tensor& tensor) const {
+bool Signature::Layout::fits(const at::Tensor& tensor, const SymbolValues& symbols) const {
+  if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.scalar_type() != dtype ||
+      tensor.device() != device) {
+    return false;
+  }
+  if (!open_sizes) return tensor.sizes() == at::IntArrayRef(sizes) && same_strides(sizes, tensor.strides(), strides);
+  const auto [now, now_strides] = wanted(symbols);
+  return tensor.sizes() == at::IntArrayRef(now) && same_strides(now, tensor.strides(), now_strides);
+}
+
+std::string Signature::Layout::difference(const std::string& name, const at::Tensor& tensor,
+                                          const SymbolValues& symbols) const {
   if (!tensor.defined()) return name + " is undefined";
   if (tensor.layout() != at::kStrided) return differs(name, "layout", "strided", c10::str(tensor.layout()));
   if (tensor.scalar_type() != dtype) return differs(name, "dtype", dtype_text(dtype), dtype_text(tensor.scalar_type()));
   if (tensor.device() != device) return differs(name, "device", device.str(), tensor.device().str());
-  if (tensor.sizes() != at::IntArrayRef(sizes))
-    return differs(name, "shape", bracketed(sizes), bracketed(tensor.sizes()));
-  if (!same_strides(sizes, tensor.strides(), strides)) {
-    return differs(name, "strides", bracketed(strides), bracketed(tensor.strides()));
+  const auto [sizes_now, strides_now] = wanted(symbols);
+  if (tensor.sizes() != at::IntArrayRef(sizes_now))
+    return differs(name, "shape", bracketed(sizes_now), bracketed(tensor.sizes()));
+  if (!same_strides(sizes_now, tensor.strides(), strides_now)) {
+    return differs(name, "strides", bracketed(strides_now), bracketed(tensor.strides()));
   }
   return {};
 }
 
 Signature::Signature(const Trace& trace, bool with_gradients)
-    : with_gradients_(with_gradients), writes_(!trace.joint.graph.mutations.empty()), facts_(trace.arguments) {
+    : symbols_(trace.symbols),
+      with_gradients_(with_gradients),
+      writes_(!trace.joint.graph.mutations.empty()),
+      facts_(trace.arguments) {
+  std::vector<Relation> relations;
+  std::vector<std::string> names;
+  for (const ShapeGuard& guard : trace.shape_guards) relations.push_back(guard.relation);
+  for (const SymbolOrigin& symbol : symbols_) names.push_back(symbol.name);
+  if (!relations.empty()) guards_.emplace(relations, names);
   for (const Input& input : trace.joint.graph.inputs) {
     Layout layout(input.value->type);
     for (const Mutation& mutation : trace.joint.graph.mutations)
@@ -111,6 +147,49 @@ Signature::Signature(const Trace& trace, bool with_gradients)
       captured_.push_back({input.captured, WeakTensor(input.captured.getIntrusivePtr()), std::move(layout)});
     }
   }
+}
+
+std::optional<SymbolValues> Signature::find_symbols(const Tensors& inputs) const {
+  SymbolValues values;
+  values.reserve(symbols_.size());
+  for (const SymbolOrigin& symbol : symbols_) {
+    const auto at = static_cast<size_t>(symbol.argument);
+    if (at >= inputs.size() || !inputs[at].defined()) return std::nullopt;
+    const at::Tensor& input = inputs[at];
+    if (symbol.dim < 0) {
+      if (input.scalar_type() != at::kLong || input.dim() != 0) return std::nullopt;
+      values.push_back(*input.const_data_ptr<int64_t>());
+    } else {
+      if (symbol.dim >= input.dim()) return std::nullopt;
+      values.push_back(input.sizes()[symbol.dim]);
+    }
+  }
+  return values;
+}
+
+SymbolValues Signature::symbols(const Tensors& inputs) const {
+  if (symbols_.empty()) return {};
+  std::optional<SymbolValues> values = find_symbols(inputs);
+  FS_CHECK(values, "the inputs do not have the sizes that the graph leaves open");
+  return std::move(*values);
+}
+
+bool Signature::sizes_fit(const SymbolValues& symbols) const {
+  for (size_t i = 0; i < symbols_.size(); ++i) {
+    if (symbols[i] < symbols_[i].least || symbols[i] > symbols_[i].most) return false;
+  }
+  return !guards_ || guards_->run(symbols.data()) < 0;
+}
+
+std::string Signature::size_mismatch(const SymbolValues& symbols) const {
+  for (size_t i = 0; i < symbols_.size(); ++i) {
+    const SymbolOrigin& symbol = symbols_[i];
+    if (symbols[i] >= symbol.least && symbols[i] <= symbol.most) continue;
+    return fmt::format("dimension {} of input {} is {}, which the graph does not serve: it takes sizes from {}{}",
+                       symbol.dim, symbol.argument, symbols[i], symbol.least,
+                       symbol.most == INT64_MAX ? " on" : fmt::format(" to {}", symbol.most));
+  }
+  return sizes_fit(symbols) ? std::string() : "the inputs' sizes break a condition that the trace was made under";
 }
 
 std::vector<at::Tensor> Signature::captured() const {
@@ -134,7 +213,7 @@ bool Signature::would_lose_gradient(const at::Tensor& tensor, const Layout& layo
 
 bool Signature::captured_fits(size_t index, const at::Tensor& tensor, bool exactly) const {
   const Layout& layout = captured_[index].layout;
-  return layout.fits(tensor) && !would_lose_gradient(tensor, layout) &&
+  return layout.fits(tensor, {}) && !would_lose_gradient(tensor, layout) &&
          !(exactly && tensor.requires_grad() != layout.requires_grad);
 }
 
@@ -184,8 +263,10 @@ bool Signature::memory_fits(const Tensors& inputs, const Tensors& captured, bool
 
 bool Signature::matches(const Tensors& inputs, const Tensors& captured) const {
   if (inputs.size() != layouts_.size()) return false;
+  const std::optional<SymbolValues> symbols = find_symbols(inputs);
+  if (!symbols || !sizes_fit(*symbols)) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!layouts_[i].fits(inputs[i])) return false;
+    if (!layouts_[i].fits(inputs[i], *symbols)) return false;
   }
   for (size_t i = 0; i < captured_.size(); ++i) {
     if (captured_[i].tensor.defined() && !captured_fits(i, captured[i], false)) return false;
@@ -253,7 +334,7 @@ std::string Signature::captured_mismatch(const Tensors& captured, bool exactly) 
     const at::Tensor& tensor = captured[i];
     const Layout& layout = captured_[i].layout;
     const std::string name = fmt::format("captured tensor {}", i);
-    if (std::string difference = layout.difference(name, tensor); !difference.empty()) return difference;
+    if (std::string difference = layout.difference(name, tensor, {}); !difference.empty()) return difference;
     if (would_lose_gradient(tensor, layout) || (exactly && tensor.requires_grad() != layout.requires_grad)) {
       return differs(name, "requires_grad", yes_or_no(layout.requires_grad), yes_or_no(tensor.requires_grad()));
     }
@@ -266,10 +347,13 @@ std::string Signature::mismatch(const std::vector<at::Tensor>& inputs, bool exac
   if (inputs.size() != layouts_.size()) {
     return fmt::format("the graph was traced with {} tensors and got {}", layouts_.size(), inputs.size());
   }
+  const std::optional<SymbolValues> symbols = find_symbols(inputs);
+  if (!symbols) return "an input has fewer dimensions than in the trace";
   for (size_t i = 0; i < inputs.size(); ++i) {
-    std::string difference = layouts_[i].difference(fmt::format("input {}", i), inputs[i]);
+    std::string difference = layouts_[i].difference(fmt::format("input {}", i), inputs[i], *symbols);
     if (!difference.empty()) return difference;
   }
+  if (std::string text = size_mismatch(*symbols); !text.empty()) return text;
   const Tensors held = captured();
   if (std::string text = captured_mismatch(held, exactly); !text.empty()) return text;
   for (std::string text : {gradient_mismatch(inputs, exactly), memory_mismatch(inputs, held, exactly)}) {

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "aot/trace.h"
+#include "shapes/open_sizes.h"
 
 namespace firesteel {
 
@@ -21,6 +22,9 @@ class FIRESTEEL_API Signature {
   // values.
   std::string mismatch(const std::vector<at::Tensor>& inputs, bool exactly = false) const;
 
+  // The values of the trace's symbols for these inputs, which match.
+  SymbolValues symbols(const std::vector<at::Tensor>& inputs) const;
+
   // The captured tensors, in the order of the graph's inputs: undefined where one was let go and is gone.
   std::vector<at::Tensor> captured() const;
   // The same as matches(), for one who has the captured tensors, and has looked at those that were let go himself.
@@ -30,16 +34,20 @@ class FIRESTEEL_API Signature {
 
  private:
   struct Layout {
-    std::vector<int64_t> sizes, strides;
+    std::vector<int64_t> sizes, strides;  // kOpen where it follows from the symbols
+    std::vector<Dim> open;                // those that do, sizes and strides in turn
+    std::optional<OpenSizes> open_sizes;
     at::ScalarType dtype;
     c10::Device device;
     bool requires_grad;
     bool is_written = false;  // by the graph
 
     explicit Layout(const Type& type);
-    bool fits(const at::Tensor& tensor) const;
+    // The sizes and strides for these symbols.
+    std::pair<std::vector<int64_t>, std::vector<int64_t>> wanted(const SymbolValues& symbols) const;
+    bool fits(const at::Tensor& tensor, const SymbolValues& symbols) const;
     // The first fact that differs, or an empty string. `name`: "input 2".
-    std::string difference(const std::string& name, const at::Tensor& tensor) const;
+    std::string difference(const std::string& name, const at::Tensor& tensor, const SymbolValues& symbols) const;
   };
   struct Captured {
     at::Tensor tensor;  // undefined where it was let go
@@ -59,6 +67,14 @@ class FIRESTEEL_API Signature {
   std::string captured_mismatch(const Tensors& captured, bool exactly) const;
   bool would_lose_gradient(const at::Tensor& tensor, const Layout& layout) const;
 
+  // Nothing where a symbol has no value: too few inputs or dimensions.
+  std::optional<SymbolValues> find_symbols(const Tensors& inputs) const;
+  // The first bound or guard of the sizes that does not hold, in words; empty where all do.
+  std::string size_mismatch(const SymbolValues& symbols) const;
+  bool sizes_fit(const SymbolValues& symbols) const;
+
+  std::vector<SymbolOrigin> symbols_;
+  std::optional<RelationProgram> guards_;
   bool with_gradients_;
   bool writes_;  // the graph changes some input: then what shared no memory must not share any now
   std::vector<Layout> layouts_;

@@ -1,6 +1,7 @@
 // The switch from ATen to native code.
 #include "runtime/tiers.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -38,6 +39,10 @@ void check_native_settings() {
 
 TieredProgram::TieredProgram(const Graph& graph, NativeCode native) : aten_(graph) {
   if (native == NativeCode::None || !can_compile_kernels()) return;
+  if (has_symbols(graph)) {
+    sized_ = std::make_unique<SizedPrograms>(graph.clone(), native);
+    return;
+  }
   Graph chosen = graph.clone();
   const bool changed = prepare_for_native(chosen);
   if (native == NativeCode::AtOnce) {
@@ -69,6 +74,53 @@ const Program& TieredProgram::best_by_now() const {
     state_.store(all ? State::Native : State::Aten, std::memory_order_release);
   }
   return state_ == State::Native ? *native_ : aten_;
+}
+
+std::vector<at::Tensor> TieredProgram::run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols) const {
+  if (sized_) {
+    if (const std::shared_ptr<const TieredProgram> program = sized_->find(symbols))
+      return program->best().run(std::move(inputs));
+  }
+  return best().run(std::move(inputs), symbols);
+}
+
+struct SizedPrograms::Entry {
+  SymbolValues symbols;
+  uint64_t calls = 0, last_call = 0;
+  std::shared_ptr<const TieredProgram> program;
+};
+
+namespace {
+
+constexpr size_t kMostSizes = 16;         // that are counted, or have a program
+constexpr uint64_t kCallsBeforeCode = 3;  // of one size, before it gets code of its own
+
+}  // namespace
+
+SizedPrograms::SizedPrograms(Graph graph, NativeCode native) : graph_(std::move(graph)), native_(native) {}
+SizedPrograms::~SizedPrograms() = default;
+
+std::shared_ptr<const TieredProgram> SizedPrograms::find(std::span<const int64_t> symbols) const {
+  std::lock_guard lock(mutex_);
+  static std::atomic<uint64_t> clock{0};
+  const uint64_t now = ++clock;
+  auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return std::equal(entry.symbols.begin(), entry.symbols.end(), symbols.begin(), symbols.end());
+  });
+  if (found == entries_.end()) {
+    // The one that was met least lately makes room.
+    if (entries_.size() == kMostSizes) {
+      entries_.erase(std::min_element(entries_.begin(), entries_.end(),
+                                      [](const Entry& a, const Entry& b) { return a.last_call < b.last_call; }));
+    }
+    found = entries_.insert(entries_.end(), Entry{SymbolValues(symbols.begin(), symbols.end()), 0, now, nullptr});
+  }
+  found->last_call = now;
+  ++found->calls;
+  const bool at_once = native_ == NativeCode::AtOnce;
+  if (!found->program && (at_once || found->calls >= kCallsBeforeCode))
+    found->program = std::make_shared<const TieredProgram>(with_sizes(graph_, symbols), native_);
+  return found->program;
 }
 
 }  // namespace firesteel

@@ -17,10 +17,30 @@ bool prepare_for_native(Graph& graph);
 
 enum class Tier : uint8_t { Aten, Waiting, Native };
 
+class TieredProgram;
+
+// Programs for single sizes of a graph that leaves sizes open: those that are met often get native code of their own.
+class SizedPrograms {
+ public:
+  SizedPrograms(Graph graph, NativeCode native);
+  ~SizedPrograms();
+  // Null where these sizes have none, or not yet. Any number of threads may ask.
+  std::shared_ptr<const TieredProgram> find(std::span<const int64_t> symbols) const;
+
+ private:
+  struct Entry;
+  Graph graph_;
+  NativeCode native_;
+  mutable std::mutex mutex_;
+  mutable std::vector<Entry> entries_;
+};
+
 class TieredProgram {
  public:
   TieredProgram(const Graph& graph, NativeCode native);
 
+  // Runs the fastest that there is by now.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols) const;
   const Program& aten() const { return aten_; }
   // The fastest there is by now. Any number of threads may ask.
   const Program& best() const {
@@ -37,6 +57,7 @@ class TieredProgram {
   mutable std::shared_ptr<const KernelJob> job_;  // dropped once it is done
   mutable std::mutex mutex_;                      // guards the switch
   mutable std::atomic<State> state_ = State::Aten;
+  std::unique_ptr<SizedPrograms> sized_;  // of a graph that leaves sizes open
 };
 
 }  // namespace firesteel

@@ -31,6 +31,7 @@ size_t hash_arg(const Arg& arg) {
   auto hash = static_cast<size_t>(arg.kind);
   if (arg.kind == Arg::Kind::Value) hash = c10::hash_combine(hash, std::hash<const Value*>()(arg.value));
   if (arg.kind == Arg::Kind::Const) hash = c10::hash_combine(hash, hash_constant(arg.constant));
+  if (arg.kind == Arg::Kind::Dim) hash = c10::hash_combine(hash, std::hash<std::string>()(arg.dim.str()));
   for (const Arg& item : arg.items) hash = c10::hash_combine(hash, hash_arg(item));
   return hash;
 }
@@ -43,6 +44,7 @@ size_t hash_node(const Node& node) {
 
 bool same_arg(const Arg& a, const Arg& b) {
   if (a.kind != b.kind || a.value != b.value || a.keys != b.keys || a.items.size() != b.items.size()) return false;
+  if (a.kind == Arg::Kind::Dim && a.dim != b.dim) return false;
   if (a.kind == Arg::Kind::Const && !same_constant(a.constant, b.constant)) return false;
   for (size_t i = 0; i < a.items.size(); i++) {
     if (!same_arg(a.items[i], b.items[i])) return false;

@@ -40,8 +40,8 @@ class ConstantFolder {
  private:
   void find_constant(const Node& node) {
     // Uninitialized memory is no constant.
-    bool constant =
-        is_pure(node) && !node.outputs.empty() && node.op.aten->operator_name().name.find("empty") == std::string::npos;
+    bool constant = is_pure(node) && !node.has_dim() && !node.outputs.empty() &&
+                    node.op.aten->operator_name().name.find("empty") == std::string::npos;
     bool reads = false;
     node.each_input([&](const Value* value) {
       constant = constant && constant_.count(value->def);

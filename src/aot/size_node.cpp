@@ -1,0 +1,173 @@
+// Arithmetic and questions on sizes of a trace.
+#include "aot/size_node.h"
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace firesteel {
+
+using c10::SymNode;
+
+// Constants of torch's own may stand beside ours.
+const SizeNode::Content& SizeNode::content_of(const SymNode& other) const {
+  auto* node = dynamic_cast<SizeNode*>(other.get());
+  FS_REQUIRE(node && node->symbols_ == symbols_, TraceError, "a size of another trace, `{}`, reached this one",
+             other->str());
+  return node->content_;
+}
+
+SizeFloat SizeNode::as_float() const {
+  if (const auto* number = std::get_if<SizeFloat>(&content_)) return *number;
+  if (const auto* dim = std::get_if<Dim>(&content_)) {
+    std::vector<Dim> from;
+    if (!dim->is_number()) from.push_back(*dim);
+    return {static_cast<double>(symbols_->hint(*dim)), std::move(from)};
+  }
+  return {symbols_->decide(std::get<Relation>(content_)) ? 1.0 : 0.0, {}};
+}
+
+SymNode SizeNode::arithmetic(DimOp op, const SymNode& other, double (*on_floats)(double, double)) {
+  const Content& right = content_of(other);
+  if (is_int() && std::holds_alternative<Dim>(right) && op != DimOp::Symbol)
+    return of(symbols_, symbols_->simplify(Dim::make(op, dim(), std::get<Dim>(right))));
+  SizeFloat a = as_float(), b = SizeNode(symbols_, right).as_float();
+  a.hint = on_floats(a.hint, b.hint);
+  a.from.insert(a.from.end(), b.from.begin(), b.from.end());
+  return of(symbols_, std::move(a));
+}
+
+SymNode SizeNode::comparison(Relation (*relate)(const Dim&, const Dim&), const SymNode& other,
+                             bool (*on_floats)(double, double)) {
+  const Content& right = content_of(other);
+  if (is_int() && std::holds_alternative<Dim>(right))
+    return of(symbols_, relate(symbols_->simplify(dim()), symbols_->simplify(std::get<Dim>(right))));
+  if (is_bool() && std::holds_alternative<Relation>(right)) {
+    const SizeNode other_truth(symbols_, right);
+    return wrap_bool(on_floats(symbols_->decide(truth()), symbols_->decide(other_truth.truth())));
+  }
+  return wrap_bool(on_floats(settled_float(), SizeNode(symbols_, right).settled_float()));
+}
+
+SymNode SizeNode::add(const SymNode& other) {
+  return arithmetic(DimOp::Add, other, [](double a, double b) { return a + b; });
+}
+SymNode SizeNode::sub(const SymNode& other) {
+  const Content& right = content_of(other);
+  if (is_int() && std::holds_alternative<Dim>(right))
+    return of(symbols_, symbols_->simplify(dim() + Dim(-1) * std::get<Dim>(right)));
+  return arithmetic(DimOp::Symbol, other, [](double a, double b) { return a - b; });
+}
+SymNode SizeNode::mul(const SymNode& other) {
+  return arithmetic(DimOp::Mul, other, [](double a, double b) { return a * b; });
+}
+SymNode SizeNode::truediv(const SymNode& other) {
+  return arithmetic(DimOp::Symbol, other, [](double a, double b) { return a / b; });
+}
+SymNode SizeNode::pow(const SymNode& other) {
+  const Content& right = content_of(other);
+  const Dim* power = std::get_if<Dim>(&right);
+  constexpr int64_t kMost = 8;
+  if (is_int() && power) {
+    const int64_t count = symbols_->specialise(*power);
+    if (count >= 0 && count <= kMost) {
+      Dim product = 1;
+      for (int64_t i = 0; i < count; ++i) product = product * dim();
+      return of(symbols_, symbols_->simplify(product));
+    }
+    FS_REQUIRE(count < 0, TraceError, "a size to the power of {} is too large", count);
+  }
+  return arithmetic(DimOp::Symbol, other, [](double a, double b) { return std::pow(a, b); });
+}
+SymNode SizeNode::floordiv(const SymNode& other) {
+  const Content& right = content_of(other);
+  if (const Dim* divisor = std::get_if<Dim>(&right))
+    TORCH_CHECK(!symbols_->decide(Relation::eq(*divisor, 0)), "ZeroDivisionError: a size is divided by zero");
+  return arithmetic(DimOp::FloorDiv, other, [](double a, double b) { return std::floor(a / b); });
+}
+SymNode SizeNode::mod(const SymNode& other) {
+  const Content& right = content_of(other);
+  if (const Dim* divisor = std::get_if<Dim>(&right))
+    TORCH_CHECK(!symbols_->decide(Relation::eq(*divisor, 0)), "ZeroDivisionError: a size is divided by zero");
+  return arithmetic(DimOp::Mod, other, [](double a, double b) { return a - b * std::floor(a / b); });
+}
+SymNode SizeNode::eq(const SymNode& other) {
+  return comparison(&Relation::eq, other, [](double a, double b) { return a == b; });
+}
+SymNode SizeNode::ne(const SymNode& other) {
+  return comparison(&Relation::ne, other, [](double a, double b) { return a != b; });
+}
+SymNode SizeNode::lt(const SymNode& other) {
+  return comparison(&Relation::lt, other, [](double a, double b) { return a < b; });
+}
+SymNode SizeNode::le(const SymNode& other) {
+  return comparison(&Relation::le, other, [](double a, double b) { return a <= b; });
+}
+SymNode SizeNode::gt(const SymNode& other) {
+  return comparison(&Relation::gt, other, [](double a, double b) { return a > b; });
+}
+SymNode SizeNode::ge(const SymNode& other) {
+  return comparison(&Relation::ge, other, [](double a, double b) { return a >= b; });
+}
+SymNode SizeNode::ceil() { return is_int() ? clone() : wrap_int(static_cast<int64_t>(std::ceil(settled_float()))); }
+SymNode SizeNode::floor() { return is_int() ? clone() : wrap_int(static_cast<int64_t>(std::floor(settled_float()))); }
+SymNode SizeNode::neg() {
+  if (is_int()) return of(symbols_, Dim(-1) * dim());
+  SizeFloat number = as_float();
+  number.hint = -number.hint;
+  return of(symbols_, std::move(number));
+}
+SymNode SizeNode::sym_min(const SymNode& other) {
+  return arithmetic(DimOp::Min, other, [](double a, double b) { return std::min(a, b); });
+}
+SymNode SizeNode::sym_max(const SymNode& other) {
+  return arithmetic(DimOp::Max, other, [](double a, double b) { return std::max(a, b); });
+}
+SymNode SizeNode::sym_or(const SymNode& other) {
+  return of(symbols_, Relation::any({truth(), SizeNode(symbols_, content_of(other)).truth()}));
+}
+SymNode SizeNode::sym_and(const SymNode& other) {
+  return of(symbols_, Relation::all({truth(), SizeNode(symbols_, content_of(other)).truth()}));
+}
+SymNode SizeNode::sym_not() { return of(symbols_, truth().negated()); }
+SymNode SizeNode::sym_ite(const SymNode& then_value, const SymNode& else_value) {
+  return symbols_->decide(truth()) ? then_value : else_value;
+}
+SymNode SizeNode::sym_float() { return of(symbols_, as_float()); }
+
+Relation SizeNode::truth() const {
+  if (const auto* relation = std::get_if<Relation>(&content_)) return *relation;
+  if (const auto* dim = std::get_if<Dim>(&content_)) return Relation::ne(*dim, 0);
+  return Relation::known(settled_float() != 0);
+}
+
+double SizeNode::settled_float() const {
+  const SizeFloat number = as_float();
+  for (const Dim& dim : number.from) symbols_->specialise(dim);
+  return number.hint;
+}
+
+int64_t SizeNode::guard_int(const char*, int64_t) {
+  if (is_int()) return symbols_->specialise(dim());
+  return static_cast<int64_t>(settled_float());
+}
+bool SizeNode::guard_bool(const char*, int64_t) { return symbols_->decide(truth()); }
+double SizeNode::guard_float(const char*, int64_t) { return settled_float(); }
+
+bool SizeNode::statically_known_true(const char*, int64_t) { return symbols_->proves(truth()); }
+
+std::string SizeNode::str() {
+  if (is_int()) return dim().str();
+  if (is_bool()) return std::get<Relation>(content_).str();
+  return std::to_string(std::get<SizeFloat>(content_).hint);
+}
+
+std::optional<int64_t> SizeNode::maybe_as_int() {
+  return is_int() && dim().is_number() ? std::optional(dim().number()) : std::nullopt;
+}
+std::optional<bool> SizeNode::constant_bool() {
+  if (!is_bool()) return std::nullopt;
+  return std::get<Relation>(content_).evaluate([](std::string_view) { return std::nullopt; });
+}
+
+}  // namespace firesteel

@@ -1,0 +1,35 @@
+// Sizes of elementwise operators: all tensors among the arguments, broadcast together.
+#include "aot/ivalue_tensors.h"
+#include "aot/sizes/sizes.h"
+
+namespace firesteel {
+
+std::optional<std::vector<Dim>> broadcast(SizeCall& call, std::vector<Dim> a, const std::vector<Dim>& b) {
+  if (a.size() < b.size()) a.insert(a.begin(), b.size() - a.size(), Dim(1));
+  for (size_t i = 0; i < b.size(); ++i) {
+    Dim& size = a[a.size() - b.size() + i];
+    if (size == b[i] || call.decide(Relation::eq(b[i], 1))) continue;
+    if (call.decide(Relation::eq(size, 1))) {
+      size = b[i];
+    } else if (!call.decide(Relation::eq(size, b[i]))) {
+      return std::nullopt;
+    } else if (b[i].is_number()) {
+      size = b[i];
+    }
+  }
+  return a;
+}
+
+bool broadcast_sizes(SizeCall& call) {
+  std::optional<std::vector<Dim>> sizes = std::vector<Dim>();
+  for (const c10::IValue& arg : call.args) {
+    each_tensor(arg, [&](const at::Tensor& tensor) {
+      if (sizes) sizes = broadcast(call, std::move(*sizes), layout_of(tensor).sizes);
+    });
+  }
+  if (!sizes) return false;
+  for (size_t i = 0; i < call.results.size(); ++i) call.give(*sizes);
+  return true;
+}
+
+}  // namespace firesteel

@@ -1,0 +1,126 @@
+// Computes open sizes, and puts numbers in place of symbols in a whole graph.
+#include "shapes/open_sizes.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+
+namespace firesteel {
+namespace {
+
+size_t number_of(std::string_view symbol) {
+  size_t number = SIZE_MAX;
+  if (symbol.size() > 1) std::from_chars(symbol.data() + 1, symbol.data() + symbol.size(), number);
+  FS_CHECK(number != SIZE_MAX, "`{}` is no symbol of a trace", symbol);
+  return number;
+}
+
+void count_symbols(const Dim& dim, size_t& count) {
+  if (dim.is_number()) return;
+  if (dim.expr()->op == DimOp::Symbol) {
+    count = std::max(count, number_of(dim.expr()->name) + 1);
+  } else {
+    count_symbols(dim.expr()->lhs, count);
+    count_symbols(dim.expr()->rhs, count);
+  }
+}
+
+int64_t value_of(const Dim& dim, std::span<const int64_t> symbols) {
+  const auto value = dim.evaluate([&](std::string_view name) -> std::optional<int64_t> {
+    const size_t number = number_of(name);
+    return number < symbols.size() ? std::optional(symbols[number]) : std::nullopt;
+  });
+  FS_REQUIRE(value, InputMismatchError, "the size `{}`, which follows from the inputs' sizes, has no value", dim.str());
+  return *value;
+}
+
+void replace(std::vector<Dim>& dims, std::span<const int64_t> symbols) {
+  for (Dim& dim : dims) dim = value_of(dim, symbols);
+}
+
+void replace(Type& type, std::span<const int64_t> symbols) {
+  replace(type.sizes, symbols);
+  replace(type.strides, symbols);
+}
+
+void replace(Arg& arg, std::span<const int64_t> symbols) {
+  if (!arg.has_dim()) return;
+  if (arg.kind == Arg::Kind::Dim || arg.kind == Arg::Kind::List) arg = Arg::of_const(constant_of(arg, symbols));
+}
+
+bool is_symbolic(const Type& type) {
+  auto symbolic = [](const Dim& dim) { return !dim.is_number(); };
+  return std::any_of(type.sizes.begin(), type.sizes.end(), symbolic) ||
+         std::any_of(type.strides.begin(), type.strides.end(), symbolic);
+}
+
+}  // namespace
+
+std::vector<std::string> symbol_names(std::span<const Dim> dims) {
+  size_t count = 0;
+  for (const Dim& dim : dims) count_symbols(dim, count);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < count; ++i) names.push_back("s" + std::to_string(i));
+  return names;
+}
+
+OpenSizes::OpenSizes(std::span<const Dim> dims)
+    : names_(symbol_names(dims)), program_(dims, names_), count_(dims.size()) {}
+
+std::vector<int64_t> OpenSizes::run(std::span<const int64_t> symbols) const {
+  std::vector<int64_t> values(count_);
+  FS_CHECK(symbols.size() >= names_.size(), "a graph with open sizes got too few of them");
+  FS_REQUIRE(program_.run(symbols.data(), values.data()), InputMismatchError,
+             "a size that follows from the inputs' sizes has no value");
+  return values;
+}
+
+std::vector<int64_t> sizes_of(std::span<const Dim> dims, std::span<const int64_t> symbols) {
+  std::vector<int64_t> values;
+  values.reserve(dims.size());
+  for (const Dim& dim : dims) values.push_back(value_of(dim, symbols));
+  return values;
+}
+
+c10::IValue constant_of(const Arg& arg, std::span<const int64_t> symbols) {
+  switch (arg.kind) {
+    case Arg::Kind::None:
+      return {};
+    case Arg::Kind::Const:
+      return arg.constant;
+    case Arg::Kind::Dim:
+      return value_of(arg.dim, symbols);
+    case Arg::Kind::List: {
+      std::vector<int64_t> numbers;
+      for (const Arg& item : arg.items) numbers.push_back(constant_of(item, symbols).toInt());
+      return numbers;
+    }
+    default:
+      break;
+  }
+  FS_CHECK(false, "an argument of a view is no constant");
+  return {};
+}
+
+Graph with_sizes(const Graph& graph, std::span<const int64_t> symbols) {
+  Graph made = graph.clone();
+  for (Input& input : made.inputs) replace(input.value->type, symbols);
+  for (auto& node : made.nodes) {
+    for (Arg& arg : node->args) replace(arg, symbols);
+    for (auto& output : node->outputs) replace(output->type, symbols);
+  }
+  return made;
+}
+
+bool has_symbols(const Graph& graph) {
+  auto of_input = [](const Input& input) { return is_symbolic(input.value->type); };
+  auto of_node = [](const auto& node) {
+    return node->has_dim() || std::any_of(node->outputs.begin(), node->outputs.end(),
+                                          [](const auto& output) { return is_symbolic(output->type); });
+  };
+  return std::any_of(graph.inputs.begin(), graph.inputs.end(), of_input) ||
+         std::any_of(graph.nodes.begin(), graph.nodes.end(), of_node);
+}
+
+}  // namespace firesteel
