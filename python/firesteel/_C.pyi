@@ -122,6 +122,9 @@ class Graph:
     @property
     def outputs(self) -> list[Value | str | None]: ...
     @property
+    def conditions(self) -> list[str]:
+        """What the sizes that the graph leaves open must meet, with the line that asks for it."""
+    @property
     def captured(self) -> list[torch.Tensor]:
         """The tensors it holds: what the function reached besides its arguments."""
     @property
@@ -141,10 +144,16 @@ class _Counters(TypedDict):
     zero_run: int
 
 def trace(
-    fn: Callable[..., Any], /, *args: object, grad: bool = False, native: bool = False, **kwargs: object
+    fn: Callable[..., Any],
+    /,
+    *args: object,
+    grad: bool = False,
+    native: bool = False,
+    dynamic: bool = False,
+    **kwargs: object,
 ) -> Graph:
     """Runs fn on traced stand-ins of its arguments and records it as a graph; with grad=True its backward too.
-    With native=True pointwise operators run in compiled kernels."""
+    With native=True pointwise operators run in compiled kernels; with dynamic=True the graph serves other sizes too."""
 
 def parse_graph(text: str) -> Graph:
     """Reads what str(graph) wrote."""
@@ -219,6 +228,7 @@ def _compile_function(
     notes_recompiles: bool = False,
     wait: bool = False,
     isolated: bool = False,
+    dynamic: bool | None = None,
 ) -> CompiledFunction: ...
 def _backends() -> dict[str, str]:
     """The built-in backends' names, and what they mean."""

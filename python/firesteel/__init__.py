@@ -78,6 +78,7 @@ from ._explain import Explanation, explain  # noqa: E402
 from ._logs import logs  # noqa: E402
 from ._platform import UnsupportedPlatformError  # noqa: E402
 from ._report import report  # noqa: E402
+from ._sizes import mark_dynamic, mark_static, maybe_mark_dynamic  # noqa: E402
 from ._version import __version__  # noqa: E402
 from .interop.dropin import install, uninstall  # noqa: E402
 
@@ -142,6 +143,9 @@ __all__ = [
     "is_traced",
     "list_backends",
     "logs",
+    "mark_dynamic",
+    "mark_static",
+    "maybe_mark_dynamic",
     "native_counters",
     "nonstrict_trace",
     "parse_graph",

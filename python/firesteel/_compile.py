@@ -75,7 +75,7 @@ class Options:
         limit = self.recompile_limit or RECOMPILE_LIMIT
         isolated = self.isolate_recompiles or self.notes_recompiles  # explain() shows what a function takes by itself
         return _C._compile_function(
-            function, backend, self.fullgraph, limit, self.notes_recompiles, self.wait, isolated
+            function, backend, self.fullgraph, limit, self.notes_recompiles, self.wait, isolated, self.dynamic
         )
 
 
@@ -100,8 +100,9 @@ def compile(
     example_inputs) -> callable`. disable: gives `model` back as it is. recompile_limit: how often one piece of code is
     compiled before it runs eagerly. name: what explain() calls it. wait: the first call waits for native code, where
     ATen runs the calls otherwise until another thread has compiled it. isolate_recompiles: does not share what it
-    compiles with other compiled functions of the same code, as layers of a model are. dynamic and mode are checked, and
-    have no effect yet; a backend that is a function gets mode and options as keywords.
+    compiles with other compiled functions of the same code, as layers of a model are. dynamic: None leaves a size open
+    in the graph once it has changed, True every size from the first call on, False none. mode is checked, and has no
+    effect yet; a backend that is a function gets mode and options as keywords.
     """
     asked = Options(
         fullgraph, dynamic, backend, mode, options, name, recompile_limit, isolate_recompiles, shapes_spec, wait

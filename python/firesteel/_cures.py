@@ -22,7 +22,15 @@ _GUARDS = (
     ("_hooks` has", "add hooks before the first call, or expect one more capture when they are added"),
     (": dtype is", "keep to one dtype: convert before the call, or use torch.autocast around it"),
     (": device is", "move tensors to one device before the call"),
-    (": size is", "pad or bucket sizes: a graph holds for the sizes it was captured with"),
+    (
+        ": size is",
+        "mark_dynamic() before the first call: a size that has changed is left open from the second graph on",
+    ),
+    (
+        "the compiled code needs",
+        "look at the line that it names: what it decides by a size, or does with one, splits graphs",
+    ),
+    ("the compiled code serves sizes", "nothing, for sizes 0 and 1; else a wider range in mark_dynamic()"),
     (": (stride|storage offset) is", "pass tensors of one memory layout: call .contiguous() before the call"),
     (": (requires_grad|is_leaf) is", "keep calls with and without gradients apart, or expect one graph for each"),
     (": kind of tensor", "pass plain tensors"),

@@ -11,6 +11,7 @@
 #include "capture/inference_mode.h"
 #include "capture/oracle.h"
 #include "capture/recipe_maker.h"
+#include "capture/size_marks.h"
 #include "python/errors.h"
 #include "python/python_backward.h"
 #include "python/pytree.h"
@@ -113,9 +114,11 @@ Trace Attempt::run() {
   if (start_.moving) {
     for (const guards::SourcePath& path : *start_.moving) collect_moving(path);
   }
+  open_sizes();
   std::vector<at::Tensor> tensors;
   for (const PyRef& tensor : capture.arguments) tensors.push_back(python::unpack(tensor.get()));
   TraceOptions options;
+  options.dynamic = capture.dynamic_dims();
   options.name = capture.graph.name;
   options.grad = backend_.runs_aten() && !c10::InferenceMode::is_enabled();
   options.failed_backward = &backward;
@@ -141,7 +144,13 @@ void Attempt::collect(const Source* source) { collect_tensors(capture, start_.ar
 void Attempt::collect_moving(const guards::SourcePath& path) {
   PyObject* value = nullptr;
   PyObject* const* roots = start_.shape ? start_.arguments : fs_frame_locals(start_.frame);
-  for (const guards::SourceStep& step : path) {
+  guards::SourcePath at = path;
+  int64_t open_size = -1;
+  if (path.back().kind == AccessKind::Size) {
+    open_size = path.back().index;
+    at.pop_back();
+  }
+  for (const guards::SourceStep& step : at) {
     // The path may be that of a call of another shape.
     const bool missing =
         step.kind == AccessKind::Argument && start_.shape && step.index >= static_cast<int64_t>(start_.shape->count());
@@ -151,10 +160,35 @@ void Attempt::collect_moving(const guards::SourcePath& path) {
                                                 : guards::follow(step.kind, value, step.key(), step.index);
     if (!value) return;
   }
+  if (open_size >= 0) {
+    const bool fits = python::is_tensor(value) && open_size < python::unpack(value).dim();
+    if (fits) capture.expect_size(capture.sources.at(at), {static_cast<int32_t>(open_size)});
+    return;
+  }
   if (is_number(value)) return capture.expect_changes(capture.sources.at(path));
   const bool known = std::any_of(capture.arguments.begin(), capture.arguments.end(),
                                  [&](const PyRef& argument) { return argument.get() == value; });
   if (!known) collect_tensors(capture, value, capture.sources.at(path), kDeepestArgument);
+}
+
+void Attempt::open_sizes() {
+  for (size_t i = 0; i < capture.arguments.size(); ++i) {
+    PyObject* tensor = capture.arguments[i].get();
+    const Source* source = capture.input_sources[i];
+    const SizeMarks marks(tensor, source->str());
+    if (!marks.problem().empty()) capture.refuse("ControlError", marks.problem());
+    const auto rank = static_cast<int32_t>(python::unpack(tensor).dim());
+    for (int32_t d = 0; d < rank; ++d) {
+      if (const SizeMarks::Range* range = marks.dynamic(d)) {
+        capture.expect_size(source, {d, range->least, range->most});
+        capture.require_open(source, d);
+      } else if (marks.is_static(d)) {
+        capture.keep_size(source, d);
+      } else if (backend_.sizes == SizePolicy::All || marks.may_be_dynamic(d)) {
+        capture.expect_size(source, {d});
+      }
+    }
+  }
 }
 
 void Attempt::bind_frame() {

@@ -28,6 +28,8 @@ class Attempt {
   void bind_call();
   void collect(const Source* source);
   void collect_moving(const guards::SourcePath& path);
+  // Which sizes of the arguments the graph leaves open.
+  void open_sizes();
 
   // In the middle of a function every local and every value on the stack is an argument.
   void bind_frame();

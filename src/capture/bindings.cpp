@@ -1,6 +1,7 @@
 // Python's way to compiled functions: made by _compile_function, asked by counters().
 #include "capture/bindings.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -23,13 +24,16 @@ namespace {
 nb::object give(PyRef object) { return nb::steal(object.release()); }
 
 nb::object compile_function(nb::handle callable, const nb::object& backend, bool fullgraph, size_t recompile_limit,
-                            bool notes_recompiles, bool wait, bool isolated) {
+                            bool notes_recompiles, bool wait, bool isolated, std::optional<bool> dynamic) {
   PyObject* function = PyMethod_Check(callable.ptr()) ? PyMethod_GET_FUNCTION(callable.ptr()) : callable.ptr();
   if (!PyFunction_Check(function)) {
     throw nb::type_error(fmt::format("a Python function is needed, not {}", python::spell(callable.ptr())).c_str());
   }
   BackendChoice choice = backend_from(backend);
   choice.wait = wait;
+  // A function gets graphs and example inputs, and takes the sizes of these for granted.
+  if (choice.kind == Backend::Callable) choice.sizes = SizePolicy::None;
+  if (dynamic) choice.sizes = *dynamic ? SizePolicy::All : SizePolicy::None;
   return give(new_compiled_function(callable.ptr(),
                                     {std::move(choice), fullgraph, recompile_limit, notes_recompiles, isolated}));
 }
@@ -105,10 +109,11 @@ BackendChoice backend_from(nb::handle backend) {
 
 void bind_capture(nb::module_& module) {
   make_callable_types(module.ptr());
+  watch_symbols();
   bind_controls(module);
   module.def("_compile_function", &compile_function, nb::arg("callable"), nb::arg("backend"), nb::arg("fullgraph"),
              nb::arg("recompile_limit"), nb::arg("notes_recompiles") = false, nb::arg("wait") = false,
-             nb::arg("isolated") = false);
+             nb::arg("isolated") = false, nb::arg("dynamic") = nb::none());
   module.def("_backends", &backends, "The built-in backends' names, and what they mean.");
   module.def(
       "_entries", [](nb::handle compiled) { return entries_of(region_or_refuse(compiled)); }, nb::arg("compiled"),

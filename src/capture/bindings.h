@@ -7,6 +7,8 @@
 
 namespace firesteel::capture {
 
+// Sizes among the operands of tensors are found from now on (sizes.cpp).
+void watch_symbols();
 void bind_capture(nanobind::module_& module);
 // The controls (control_bindings.cpp).
 void bind_controls(nanobind::module_& module);

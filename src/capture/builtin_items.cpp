@@ -120,6 +120,10 @@ PyRef of_items(Capture& capture, PyObject* callable, CallArgs& args) {
 }
 
 PyRef of_ordered_items(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() == 2 && !args.keyword_count()) {
+    if (PyRef made = capture.compute(callable, args[0], args[1])) return made;
+  }
+  for (const PyRef& value : args.values) capture.settle_deep(value.get());
   const bool single = args.positional() == 1;
   if (single && is_iterable(args[0])) {
     args.values[0] = items_of(capture, args[0]);

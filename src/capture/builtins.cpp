@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "aot/fake_tensor.h"
 #include "aot/value_ranges.h"
 #include "capture/builtin_rules.h"
 #include "capture/callable_objects.h"
@@ -28,10 +29,31 @@ bool any_tensor(const CallArgs& args) {
                      [](const PyRef& value) { return python::is_tensor(value.get()); });
 }
 
+// math.prod over plain numbers, one by one: those that change are computed with. Empty for other things.
+PyRef product_of(Capture& capture, PyObject* items) {
+  if (!PyTuple_Check(items) && !PyList_CheckExact(items)) return {};
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!is_number(PySequence_Fast_GET_ITEM(items, i))) return {};
+  }
+  if (capture.source_of(items)) capture.consult(items);
+  PyRef product = checked(PyLong_FromLong(1));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items, i);
+    PyRef made = capture.compute(operator_function("mul"), product.get(), item);
+    if (!made) capture.settle(item);
+    product = made ? made : checked(PyNumber_Multiply(product.get(), item));
+  }
+  return product;
+}
+
 // Computes from constants; on a tensor it is a node like torch's own.
 PyRef pure(Capture& capture, PyObject* callable, CallArgs& args) {
   PyRef own_name = python::attribute(callable, "__name__");
   const std::string_view own = python::text_of(own_name.get());
+  if (own == "prod" && args.values.size() == 1) {
+    if (PyRef product = product_of(capture, args[0])) return product;
+  }
   if (own == "prod" || own == "fsum") {
     for (PyRef& value : args.values) settle(capture, value);
   }
@@ -76,6 +98,8 @@ PyRef nothing(Capture&, PyObject*, CallArgs&) { return PyRef::borrow(Py_None); }
 
 PyRef length(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() != 1) return args.call(callable);
+  if (python::is_tensor(args[0]) && python::unpack(args[0]).dim() > 0 && capture.is_stand_in(args[0]))
+    return capture.size_number(firesteel::type_of(python::unpack(args[0])).sizes[0]);
   return checked(PyLong_FromSsize_t(length_of(capture, args[0])));
 }
 
@@ -323,7 +347,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"typing", "cast", cast_value},
     {"copy", "copy", copy_of},
     {"copy", "deepcopy", copy_of},
-    {"torch", "Size", pure},
+    {"torch", "Size", of_items},
     {"torch", "device", pure},
     {"torch", "finfo", ambient},
     {"torch", "iinfo", ambient},
@@ -427,10 +451,10 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
 }  // namespace
 
 bool passes_numbers_on(BuiltinRule rule) {
-  constexpr BuiltinRule kRulesThatDo[] = {is_instance,   is_callable,      type_of,        get_attribute, has_attribute,
-                                          set_attribute, delete_attribute, over_iterables, of_items,      pure,
-                                          sum_of,        is_any,           is_all,         truth,         next_item,
-                                          partial,       cast_value};
+  constexpr BuiltinRule kRulesThatDo[] = {
+      is_instance,    is_callable, type_of,    get_attribute, has_attribute,   set_attribute, delete_attribute,
+      over_iterables, of_items,    pure,       sum_of,        is_any,          is_all,        truth,
+      next_item,      partial,     cast_value, length,        of_ordered_items};
   return std::find(std::begin(kRulesThatDo), std::end(kRulesThatDo), rule) != std::end(kRulesThatDo);
 }
 

@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "aot/trace.h"
 #include "capture/break_reasons.h"
 #include "capture/journal.h"
 #include "capture/story.h"
@@ -126,6 +127,7 @@ class Capture {
   void settle_deep(PyObject* value);
   // From now on every number is guarded by its value: C code was started that looks at numbers later on.
   void settle_all();
+  void settle_all_but_sizes();
   // What a pure function gives for numbers of which one changes; empty where none does. `second` may be null.
   PyRef compute(PyObject* function, PyObject* first, PyObject* second);
   // The same for a question, which is guarded by its answer.
@@ -136,6 +138,21 @@ class Capture {
   PyRef with_changing_items(PyObject* tuple);
   // The object that a number from outside is to the program.
   PyRef original(PyObject* object) const;
+
+  // ---- sizes that change (sizes.cpp)
+  // The size of a tensor at that source may be another one at the next call.
+  void expect_size(const Source* tensor, DynamicDim dim);
+  void keep_size(const Source* tensor, int32_t dim);  // it may not
+  // The program says that it is another one: a graph for one size alone is an error.
+  void require_open(const Source* tensor, int32_t dim) { required_.emplace_back(tensor, dim); }
+  std::vector<std::vector<DynamicDim>> dynamic_dims() const;  // of the arguments, in their order
+  // What C code gives for sizes, with the numbers that stand for them here.
+  PyRef adopt_sizes(PyRef value);
+  PyRef size_number(const Dim& dim);
+  // Whether two tuples of numbers are equal, where one of them holds sizes that change; else nothing.
+  std::optional<bool> same_sizes(PyObject* a, PyObject* b);
+  // What was found out about sizes, once the trace has ended.
+  void note_sizes(const Trace& trace);
 
   // ---- writes (writes.cpp)
   // Before a dict, list, set, deque or cell is changed; nothing for what the captured code made itself.
@@ -183,6 +200,7 @@ class Capture {
   std::vector<Guard> guards;
   std::vector<const Source*> input_sources;   // one a graph input
   std::vector<PyRef> arguments;               // the real tensors of the call
+  SymbolValues size_hints;                    // of the trace's symbols, once it has ended
   std::vector<const Source*> number_sources;  // numbers that are inputs, in the order the trace got to know them
   bool interrupted = false;                   // a signal's handler has raised
   PyRef interrupt;                            // the exception that ended the capture as itself
@@ -223,13 +241,30 @@ class Capture {
   struct Number {
     const Source* source;
     bool changes = false;
-    bool settled = false;  // guarded by its value
+    bool settled = false;         // guarded by its value
+    std::optional<Dim> dim = {};  // it is a size of the trace
   };
-  PyRef new_number(PyObject* value, const Source* source, bool changes);
+  PyRef new_number(PyObject* value, const Source* source, bool changes, std::optional<Dim> dim = {});
+  // For numbers that are sizes of the trace.
+  std::optional<PyRef> compute_size(PyObject* function, PyObject* first, PyObject* second);
+  std::optional<bool> decide_size(PyObject* function, PyObject* first, PyObject* second);
+  std::optional<Dim> dim_of_number(PyObject* number) const;
+  const Source* source_of_dim(const Dim& dim);
+  // An int that changes, as a size of the trace; false where it cannot be one.
+  bool make_symbol(PyObject* number);
+  bool may_be_symbol(PyObject* value) const;
+  enum class SymbolForm { SymInt, Leaf };
+  // The same arguments with the numbers that change as torch takes them, or as leaves of the graph.
+  PyRef with_symbols(PyObject* value, SymbolForm form);
+  bool holds_symbol(PyObject* value) const;
+  // Numbers that stand among the arguments of a function that computes with them.
+  void settle_operands(const std::string& name, PyObject* args, PyObject* kwargs);
+  void refuse_settled_sizes(const Trace& trace);
   bool is_open_number(PyObject* object) const;
   void settle_at(const Source* source);
   bool computes(PyObject* first, PyObject* second, const Source*& a, const Source*& b);
   PyRef number_input(PyObject* number);
+  PyRef symbol_leaf(PyObject* number);
   // The arguments with a stand-in for the number that changes; empty where there is none, or none can be.
   PyRef with_number_input(const std::string& name, PyObject* args, PyObject* kwargs);
   // A call traced in a form that takes its changing numbers as inputs; empty where there is none (number_forms.cpp).
@@ -258,6 +293,18 @@ class Capture {
   std::unordered_map<const Source*, PyRef> numbers_at_;
   std::unordered_map<const Source*, PyRef> number_inputs_;  // stand-ins
   std::unordered_set<const Source*> changing_;
+  std::unordered_map<const Source*, PyRef> symbol_leaves_;  // stand-ins
+  std::unordered_map<const Source*, std::vector<DynamicDim>> dynamic_;
+  std::vector<std::pair<const Source*, int32_t>> required_;
+  std::unordered_map<int64_t, PyRef> size_constants_;  // what sizes are computed with
+  bool keeps_symbols_ = false;                         // numbers that change are not settled for now
+  struct KeepSymbols {
+    explicit KeepSymbols(bool& keeps) : keeps(keeps) { keeps = true; }
+    ~KeepSymbols() { keeps = false; }
+    KeepSymbols(const KeepSymbols&) = delete;
+    KeepSymbols& operator=(const KeepSymbols&) = delete;
+    bool& keeps;
+  };
   size_t open_numbers_ = 0, computed_ = 0;
   bool settles_at_once_ = false;
   std::vector<PyRef> held_;

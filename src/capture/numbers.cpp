@@ -36,12 +36,12 @@ bool is_number(PyObject* object) { return PyLong_CheckExact(object) || PyFloat_C
 
 void Capture::expect_changes(const Source* source) { changing_.insert(source); }
 
-PyRef Capture::new_number(PyObject* value, const Source* source, bool changes) {
+PyRef Capture::new_number(PyObject* value, const Source* source, bool changes, std::optional<Dim> dim) {
   PyRef number = private_copy(value);
-  add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)))});
+  if (!dim) add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)))});
   provenance_.emplace(number.get(), source);
   held_.push_back(number);
-  numbers_.emplace(number.get(), Number{source, changes});
+  numbers_.emplace(number.get(), Number{source, changes, false, std::move(dim)});
   numbers_at_.emplace(source, number);
   ++open_numbers_;
   return number;
@@ -69,7 +69,9 @@ void Capture::settle_at(const Source* source) {
   if (number.settled) return;
   number.settled = true;
   --open_numbers_;
-  if (source->kind == AccessKind::Computed) {
+  if (number.dim) {
+    trace_symbols()->specialise(*number.dim);
+  } else if (source->kind == AccessKind::Computed) {
     settle_at(source->parent);
     if (source->second) settle_at(source->second);
   } else {
@@ -78,7 +80,12 @@ void Capture::settle_at(const Source* source) {
 }
 
 void Capture::settle(PyObject* object) {
-  if (is_open_number(object)) settle_at(numbers_.at(object).source);
+  if (PySlice_Check(object)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(object);
+    for (PyObject* part : {slice->start, slice->stop, slice->step}) settle(part);
+  } else if (is_open_number(object) && !(keeps_symbols_ && may_be_symbol(object))) {
+    settle_at(numbers_.at(object).source);
+  }
 }
 
 void Capture::settle_deep(PyObject* value) {
@@ -108,6 +115,14 @@ void Capture::settle_all() {
   for (const Source* source : all) settle_at(source);
 }
 
+void Capture::settle_all_but_sizes() {
+  std::vector<const Source*> all;
+  for (const auto& [object, number] : numbers_) {
+    if (!number.dim) all.push_back(number.source);
+  }
+  for (const Source* source : all) settle_at(source);
+}
+
 const Source* Capture::number_source(PyObject* object) const {
   auto found = numbers_.find(object);
   if (found == numbers_.end()) return nullptr;
@@ -133,7 +148,9 @@ bool Capture::computes(PyObject* first, PyObject* second, const Source*& a, cons
 
 PyRef Capture::compute(PyObject* function, PyObject* first, PyObject* second) {
   const Source *a = nullptr, *b = nullptr;
-  if (concrete || !computes(first, second, a, b)) return {};
+  if (concrete || !open_numbers_) return {};
+  if (std::optional<PyRef> size = compute_size(function, first, second)) return *size;
+  if (!computes(first, second, a, b)) return {};
   PyRef result = PyRef::steal(PyObject_CallFunctionObjArgs(function, first, second, nullptr));
   if (!result || !is_number(result.get()) || is_nan(result.get())) {
     settle(first);
@@ -149,7 +166,9 @@ PyRef Capture::compute(PyObject* function, PyObject* first, PyObject* second) {
 
 std::optional<bool> Capture::decide(PyObject* function, PyObject* first, PyObject* second) {
   const Source *a = nullptr, *b = nullptr;
-  if (concrete || !computes(first, second, a, b)) return std::nullopt;
+  if (concrete || !open_numbers_) return std::nullopt;
+  if (std::optional<bool> answer = decide_size(function, first, second)) return answer;
+  if (!computes(first, second, a, b)) return std::nullopt;
   PyRef answer = checked(PyObject_CallFunctionObjArgs(function, first, second, nullptr));
   add_guard({GuardKind::Identity, sources.computed(function, a, b), answer});
   return answer.get() == Py_True;

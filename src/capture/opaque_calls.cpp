@@ -89,7 +89,11 @@ PyObject* underlying(Capture& capture, PyObject* function, CallArgs& args) {
 
 // Real tensors become stand-ins wherever they lie, in registered classes too; all that is not a tensor is guarded.
 PyRef Capture::opaque_argument(PyObject* value, const char* root) {
-  PyRef known = substitute(value);
+  PyRef known;
+  {
+    const KeepSymbols keep(keeps_symbols_);
+    known = substitute(value);
+  }
   watch_opaque_input(*this, known.get());
   Flat flat = or_refuse(*this, [&] { return python::flatten_input(known.get(), root); });
   bool replaced = false;
@@ -107,11 +111,22 @@ PyRef Capture::opaque_argument(PyObject* value, const char* root) {
 // Runs the function on stand-ins, watches what it does besides, and makes one node of it.
 PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result) {
   const python::OwnSources own_sources;
+  // Sizes that change are sizes to the function too, and inputs of its node. One that the captured code has stored away
+  // would be found as a plain number.
+  PyRef recorded_args = args, recorded_kwargs = kwargs;
+  if (!journal.empty()) {
+    settle_all();
+  } else if (holds_symbol(args.get()) || (kwargs && holds_symbol(kwargs.get()))) {
+    recorded_args = with_symbols(args.get(), SymbolForm::Leaf);
+    recorded_kwargs = kwargs ? with_symbols(kwargs.get(), SymbolForm::Leaf) : PyRef();
+    args = with_symbols(args.get(), SymbolForm::SymInt);
+    kwargs = kwargs ? with_symbols(kwargs.get(), SymbolForm::SymInt) : PyRef();
+  }
   const Flat before = or_refuse(*this, [&] { return python::flatten_input(args.get(), "args"); });
   const Flat named_before =
       kwargs ? or_refuse(*this, [&] { return python::flatten_input(kwargs.get(), "kwargs"); }) : Flat();
   ran_opaque_python = true;
-  settle_all();  // also those that an object among the arguments holds
+  settle_all_but_sizes();  // also those that an object among the arguments holds
   OpaqueState state(function, args.get(), kwargs.get());
   // Writes are hidden from other threads while the function runs, and come after the graph where it runs again.
   const bool sees_writes = !runs_python_again && !fs_has_other_threads(PyThreadState_Get());
@@ -143,6 +158,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   };
   if (!unchanged(before, args.get(), "args") || (kwargs && !unchanged(named_before, kwargs.get(), "kwargs")))
     stop(BreakReason::Mutation, name);
+  result = adopt_sizes(std::move(result));
   RecordOptions options;
   options.opaque = true;
   if (any_result) {
@@ -154,7 +170,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
                     "tensors\n  try: nonstrict_trace(), which takes and gives more",
                     name, Py_TYPE(result.get())->tp_name));
   }
-  record(function, name, args.get(), kwargs.get(), result.get(), options);
+  record(function, name, recorded_args.get(), recorded_kwargs.get(), result.get(), options);
   return python::is_tensor(result.get()) || is_guardable_constant(result.get()) ? result : made(std::move(result));
 }
 

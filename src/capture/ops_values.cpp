@@ -89,6 +89,10 @@ PyRef FrameInterpreter::binary(int operation, PyObject* left, PyObject* right) {
                                checked(PyTuple_Pack(2, left, right)));
   }
   if (PyRef made = capture_.compute(operator_function(row.name), left, right)) return made;
+  // Sequences are joined without a look at what they hold.
+  const bool joins = operation == NB_ADD && PyTuple_Check(left) && PyTuple_Check(right) && capture_.is_made(left) &&
+                     capture_.is_made(right);
+  if (joins) return capture_.made(checked(row.run(left, right)));
   capture_.settle_deep(left);
   capture_.settle_deep(right);
   if (is_guardable_constant(left) && is_guardable_constant(right)) return checked(row.run(left, right));
@@ -141,6 +145,12 @@ void FrameInterpreter::compare_op(int arg) {
   if (auto answer = capture_.decide(operator_function(kCompare[arg]), left.get(), right.get())) {
     push(PyRef::borrow(*answer ? Py_True : Py_False));
     return;
+  }
+  if (arg == Py_EQ || arg == Py_NE) {
+    if (auto same = capture_.same_sizes(left.get(), right.get())) {
+      push(PyRef::borrow(*same == (arg == Py_EQ) ? Py_True : Py_False));
+      return;
+    }
   }
   watch_comparison(capture_, left.get(), kCompare[arg]);
   watch_comparison(capture_, right.get(), kCompare[arg]);
@@ -218,7 +228,6 @@ void FrameInterpreter::build_const_key_map(int arg) {
 
 void FrameInterpreter::build_slice(int arg) {
   std::vector<PyRef> parts = pop_many(arg);
-  for (const PyRef& part : parts) capture_.settle(part.get());
   push(checked(PySlice_New(parts[0].get(), parts[1].get(), arg == 3 ? parts[2].get() : nullptr)));
 }
 

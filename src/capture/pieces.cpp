@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "python/errors.h"
+#include "python/tensor_objects.h"
 
 namespace firesteel::capture {
 namespace {
@@ -67,6 +68,37 @@ void Pieces::Bucket::drop_stale() {
   gave_up = false;
 }
 
+namespace {
+
+// What lies at the end of a path in this call; null where it leads nowhere.
+PyObject* follow_path(const guards::SourcePath& path, PyObject* const* values, size_t count, PyObject* function) {
+  PyObject* value = nullptr;
+  for (const guards::SourceStep& step : path) {
+    if (step.lost()) return nullptr;
+    if (step.kind == guards::AccessKind::Argument) {
+      if (static_cast<size_t>(step.index) >= count) return nullptr;
+      value = values[step.index];
+    } else if (step.kind == guards::AccessKind::Function) {
+      value = function;
+    } else {
+      value = guards::follow(step.kind, value, step.key(), step.index);
+    }
+    if (!value) return nullptr;
+  }
+  return value;
+}
+
+}  // namespace
+
+void Pieces::Bucket::add_other_sizes(const guards::GuardProgram::LostTensor& lost, PyObject* now) {
+  if (!now || !lost.facts || !python::is_tensor(now)) return;
+  for (int32_t dim : lost.facts->other_sizes(python::unpack(now))) {
+    guards::SourcePath path = lost.path;
+    path.emplace_back(guards::AccessKind::Size, nullptr, dim, "");
+    add_moving(std::move(path));
+  }
+}
+
 void Pieces::Bucket::add_moving(guards::SourcePath path) {
   if (!path.empty() && std::find(moving.begin(), moving.end(), path) == moving.end()) moving.push_back(std::move(path));
 }
@@ -106,7 +138,10 @@ void Pieces::forget(const Segment* lost) {
     found.wasted = lost->served_again ? 0 : found.wasted + 1;
     if (found.wasted) {
       // Tensors that come and go with a call are inputs rather than parts of the graph.
-      for (guards::SourcePath& path : lost->guards->lost_tensors()) found.add_moving(std::move(path));
+      for (guards::GuardProgram::LostTensor& tensor : lost->guards->lost_tensors()) {
+        found.add_moving(tensor.path);
+        found.lost.push_back(std::move(tensor));
+      }
     }
     // What goes with it may run Python, which may call us.
     const Held last = std::move(*at);
@@ -189,8 +224,17 @@ void Pieces::note_moving(PyCodeObject* code, int next, PyObject* function, const
     if (!is_own && !moved.all_else_holds) return;
     for (guards::SourcePath& path : moved.tensors) bucket.add_moving(std::move(path));
     for (guards::SourcePath& path : moved.numbers) bucket.add_moving(std::move(path));
+    if (making_.sizes == SizePolicy::None) return;
+    for (guards::SourcePath& path : moved.sizes) bucket.add_moving(std::move(path));
   };
   for (const Held& piece : bucket.held) learn(*piece.segment, true);
+  if (making_.sizes != SizePolicy::None) {
+    const size_t keywords = values.keywords ? static_cast<size_t>(PyTuple_GET_SIZE(values.keywords)) : 0;
+    // In the middle of a function the values are the frame's, of which the path names one that was there.
+    const size_t count = next == 0 ? values.positional + keywords : SIZE_MAX;
+    for (const guards::GuardProgram::LostTensor& tensor : std::exchange(bucket.lost, {}))
+      bucket.add_other_sizes(tensor, follow_path(tensor.path, values.raw, count, function));
+  }
   if (making_.isolated || !bucket.held.empty()) return;
   for (Pieces* other : everyones()) {
     if (other == this || !making_.shares_with(other->making_)) continue;

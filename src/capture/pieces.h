@@ -22,10 +22,11 @@ struct PieceMaking {
   PyObject* compiler;
   bool wait, whole;
   bool isolated;  // neither lends nor borrows
+  SizePolicy sizes;
 
   bool shares_with(const PieceMaking& other) const {
     return !isolated && !other.isolated && backend == other.backend && compiler == other.compiler &&
-           wait == other.wait && whole == other.whole;
+           wait == other.wait && whole == other.whole && sizes == other.sizes;
   }
 };
 
@@ -39,12 +40,15 @@ class Pieces {
   struct Bucket {
     std::vector<Held> held;
     std::vector<guards::SourcePath> moving;  // tensors and numbers that were other ones at a later call
-    size_t wasted = 0;                       // pieces in a row that died before they could serve a second call
-    bool gave_up = false;                    // the limit was reached: eager from now on
+    std::vector<guards::GuardProgram::LostTensor>
+        lost;              // whose sizes are still to be compared with those that came after
+    size_t wasted = 0;     // pieces in a row that died before they could serve a second call
+    bool gave_up = false;  // the limit was reached: eager from now on
 
     // Pieces from before the program said something new about callables can never serve again.
     void drop_stale();
     void add_moving(guards::SourcePath path);
+    void add_other_sizes(const guards::GuardProgram::LostTensor& lost, PyObject* now);
   };
   using Slots = guards::Slots;
 

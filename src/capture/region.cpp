@@ -136,7 +136,7 @@ PyRef call_for_real(PyObject* callable, const CallArgs& args) {
 Region::Region(RegionOptions options)
     : options_(std::move(options)),
       pieces_({options_.backend.kind, options_.backend.compiler.get(), options_.backend.wait, options_.fullgraph,
-               options_.isolated}) {
+               options_.isolated, options_.backend.sizes}) {
   all_regions().insert(this);
 }
 Region::~Region() { all_regions().erase(this); }

@@ -23,10 +23,14 @@ enum class Backend : uint8_t {
 std::optional<Backend> backend_named(std::string_view name);
 std::vector<std::pair<std::string_view, std::string_view>> backend_rows();  // names, and what they mean
 
+// Which sizes of tensors a graph leaves open: those that were others at an earlier call, none, or all.
+enum class SizePolicy : uint8_t { Changed, None, All };
+
 struct BackendChoice {
   Backend kind;
   PyRef compiler;     // Callable: gives a builder for a graph (python/firesteel/interop)
   bool wait = false;  // Native: the first call waits for the code
+  SizePolicy sizes = SizePolicy::Changed;
 
   bool runs_aten() const { return kind == Backend::AotEager || kind == Backend::Native; }
 };

@@ -175,7 +175,8 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
           make_checking_runner(std::move(segment.runner), std::move(eager), all_inputs, slot_count, segment);
     }
   } else if (!empty && backend.kind == Backend::Callable && !capture.graph.nodes.empty()) {
-    segment.runner = make_callable_runner(capture.graph.clone(), std::move(slots), backend.compiler);
+    segment.runner =
+        make_callable_runner(with_sizes(capture.graph, capture.size_hints), std::move(slots), backend.compiler);
   } else if (!empty) {
     segment.runner = make_eager_runner(capture.graph, std::move(slots), segment.holdings);
   }
@@ -254,6 +255,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
         Trace trace = attempt->run();
         life = trace.life;
         refuse_unknown_captures(trace, capture);
+        capture.note_sizes(trace);
         capture.journal.roll_back();
         if (backend.runs_aten()) {
           for (const std::string& text : capture.lost_gradients) warn_once(text);

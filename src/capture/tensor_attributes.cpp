@@ -24,6 +24,12 @@ PyRef gradient(Capture& capture, PyObject* tensor, PyObject* name) {
   return capture.admit(found.get(), capture.sources.step(source, AccessKind::Grad));
 }
 
+// Sizes that change are objects of a Python class: its code is torch's own.
+PyRef constant_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
+  Suspended suspended(capture);
+  return checked(PyObject_GetAttr(tensor, name));
+}
+
 }  // namespace
 
 PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
@@ -37,7 +43,7 @@ PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
   }
   switch (tensor_attribute_kind(name)) {
     case TensorAttribute::Constant:
-      return checked(PyObject_GetAttr(tensor, name));
+      return capture.adopt_sizes(constant_attribute(capture, tensor, name));
     case TensorAttribute::View: {
       static PyObject* getattr = checked(PyObject_GetAttrString(PyImport_AddModule("builtins"), "getattr")).release();
       return capture.torch_call(getattr, "getattr", checked(PyTuple_Pack(2, tensor, name)));

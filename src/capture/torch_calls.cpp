@@ -4,6 +4,7 @@
 #include <ATen/SequenceNumber.h>
 #include <fmt/format.h>
 
+#include "aot/fake_tensor.h"
 #include "aot/trace.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
@@ -74,9 +75,8 @@ bool find_tensors(PyObject* result, std::vector<Py_ssize_t>& path,
   return true;
 }
 
-Type type_of(const at::Tensor& tensor) {
-  Type type = Type::tensor(tensor.scalar_type(), tensor.device(), {tensor.sizes().begin(), tensor.sizes().end()},
-                           {tensor.strides().begin(), tensor.strides().end()});
+Type type_with_grad(const at::Tensor& tensor) {
+  Type type = type_of(tensor);
   type.requires_grad = tensor.requires_grad();
   return type;
 }
@@ -185,7 +185,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   for (auto& [tensor, way] : found) {
     const at::Tensor& made = python::unpack(tensor.get());
     if (!is_traced_tensor(made)) stop(BreakReason::Origin, fmt::format("a tensor that `{}` gives", name));
-    values_[made.unsafeGetTensorImpl()] = node->add_output(type_of(made));
+    values_[made.unsafeGetTensorImpl()] = node->add_output(type_with_grad(made));
     held_.push_back(std::move(tensor));
     call->results.push_back(std::move(way));
   }
@@ -214,8 +214,21 @@ PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyR
   refuse_overriding(*this, args.get(), name);
   PyRef with_number = with_number_input(name, args.get(), kwargs.get());
   if (PyRef result = with_number ? PyRef() : number_form(callable, name, args.get(), kwargs.get())) return result;
-  PyRef given = substitute(with_number ? with_number.get() : args.get());
-  PyRef named = kwargs ? substitute(kwargs.get()) : PyRef();
+  if (!with_number) settle_operands(name, args.get(), kwargs.get());
+  PyRef given, named;
+  {
+    const KeepSymbols keep(keeps_symbols_);
+    given = substitute(with_number ? with_number.get() : args.get());
+    named = kwargs ? substitute(kwargs.get()) : PyRef();
+  }
+  // Torch takes a number that changes as a size of the trace; in the graph it is an input.
+  PyRef recorded_args = given, recorded_kwargs = named;
+  if (holds_symbol(given.get()) || (named && holds_symbol(named.get()))) {
+    recorded_args = with_symbols(given.get(), SymbolForm::Leaf);
+    recorded_kwargs = named ? with_symbols(named.get(), SymbolForm::Leaf) : PyRef();
+    given = with_symbols(given.get(), SymbolForm::SymInt);
+    named = named ? with_symbols(named.get(), SymbolForm::SymInt) : PyRef();
+  }
   settle_deep(given.get());
   settle_deep(named.get());
   PyRef result;
@@ -230,7 +243,8 @@ PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyR
       result = python::checked(PyObject_Call(callable, given.get(), named.get()));
     }
   }
-  record(callable, name, given.get(), named.get(), result.get());
+  result = adopt_sizes(std::move(result));
+  record(callable, name, recorded_args.get(), recorded_kwargs.get(), result.get());
   return made(std::move(result));
 }
 

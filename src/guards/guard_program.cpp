@@ -142,6 +142,9 @@ GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards
   for (const Guard& guard : guards) {
     need(guard.source);
     need(guard.other);
+    if (!guard.sizes) continue;
+    for (const Source* source : guard.sizes->symbol_sources) need(source);
+    for (const auto& [source, type] : guard.sizes->tensors) need(source);
   }
   for (const Source& source : sources.all()) {
     if (needed[source.slot]) add_step(source);
@@ -204,6 +207,9 @@ GuardProgram::Check GuardProgram::check_of(Guard guard) {
   check.other = guard.other ? slots_.at(guard.other->slot) : 0;
   check.number = guard.number;
   check.tensor = std::move(guard.tensor);
+  if (guard.sizes)
+    check.sizes =
+        std::make_shared<SizeCheck>(*guard.sizes, [&](const Source* source) { return slots_.at(source->slot); });
   if (guard.attributes) check.attributes = std::make_shared<WatchedClass>(*guard.attributes, holdings_);
   switch (guard.kind) {
     case GuardKind::Keys:
@@ -257,6 +263,8 @@ bool GuardProgram::holds(const Check& check, PyObject* value, const Slots& slots
     case GuardKind::Tensor:
       return reinterpret_cast<PyObject*>(Py_TYPE(value)) == check.expected &&
              check.tensor->match(python::unpack(value));
+    case GuardKind::Sizes:
+      return check.sizes->holds(slots.data());
     case GuardKind::Same:
     case GuardKind::Distinct:
       return (slots[check.slot] == slots[check.other]) == (check.kind == GuardKind::Same);
@@ -277,6 +285,12 @@ PyObject* GuardProgram::walk(const Step& step, PyObject* const* arguments, PyObj
       return function;
     case AccessKind::Handled:
       return follow(step.kind, nullptr, nullptr, 0);
+    case AccessKind::Size: {
+      PyObject* tensor = slots[step.from];
+      if (!python::is_tensor(tensor) || step.index >= python::unpack(tensor).dim()) return nullptr;
+      return slots.computed.emplace_back(PyRef::steal(PyLong_FromLongLong(python::unpack(tensor).size(step.index))))
+          .get();
+    }
     case AccessKind::Computed: {
       PyObject* numbers[] = {nullptr, slots[step.from], step.has_second ? slots[step.second] : nullptr};
       PyObject* made = PyObject_Vectorcall(step.key, numbers + 1,
@@ -366,6 +380,9 @@ std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObje
       now = python::is_tensor(value) ? check.tensor->difference(python::unpack(value)) : "no tensor any more";
       if (now.empty()) now = fmt::format("a {}, was a {}", Py_TYPE(value)->tp_name, type_name(expected));
       break;
+    case GuardKind::Sizes:
+      now = check.sizes->explain(slots.data());
+      break;
     case GuardKind::Builtin:
       then = check.method->ml_name;
       now = spell(value);
@@ -397,13 +414,36 @@ SourcePath GuardProgram::path_to(size_t at) const {
   }
 }
 
-std::vector<SourcePath> GuardProgram::lost_tensors() const {
-  std::vector<SourcePath> paths;
+namespace {
+
+// From the same root by the same kinds of steps: `cache.layers[0].keys` and `cache.layers[3].values`.
+bool lie_alike(const SourcePath& a, const SourcePath& b) {
+  return a.size() == b.size() && !a.empty() && a[0] == b[0] &&
+         std::equal(a.begin(), a.end(), b.begin(),
+                    [](const SourceStep& x, const SourceStep& y) { return x.kind == y.kind; });
+}
+
+}  // namespace
+
+std::vector<GuardProgram::LostTensor> GuardProgram::lost_tensors() const {
+  std::vector<LostTensor> all, lost;
+  std::vector<bool> gone;
   for (const Check& check : checks_) {
-    const bool tensor = check.kind == GuardKind::Identity && check.number;
-    if (tensor && holdings_.has_lost(check.expected)) paths.push_back(path_to(check.slot));
+    if (check.kind != GuardKind::Identity || !check.number) continue;
+    LostTensor tensor{path_to(check.slot), nullptr};
+    const Step& step = steps_[check.slot];
+    for (uint32_t g = step.first_guard; g < step.last_guard; ++g) {
+      if (checks_[g].kind == GuardKind::Tensor) tensor.facts = checks_[g].tensor;
+    }
+    gone.push_back(holdings_.has_lost(check.expected));
+    all.push_back(std::move(tensor));
   }
-  return paths;
+  for (size_t i = 0; i < all.size(); ++i) {
+    bool alike = gone[i];
+    for (size_t k = 0; k < all.size() && !alike; ++k) alike = gone[k] && lie_alike(all[i].path, all[k].path);
+    if (alike) lost.push_back(all[i]);
+  }
+  return lost;
 }
 
 bool GuardProgram::is_other_tensor(const Check& check, PyObject* value) const {
@@ -426,6 +466,9 @@ GuardProgram::Moved GuardProgram::moved(PyObject* const* arguments, PyObject* fu
     for (uint32_t g = step.first_guard; g < step.last_guard; ++g) {
       const Check& check = checks_[g];
       if (holds(check, value, slots)) continue;
+      const std::vector<SourcePath> sizes = other_sizes(i, value);
+      found.sizes.insert(found.sizes.end(), sizes.begin(), sizes.end());
+      if (check.kind == GuardKind::Tensor && !sizes.empty()) break;
       const bool number = check.kind == GuardKind::Constant && Py_TYPE(check.expected) == Py_TYPE(value) &&
                           (PyLong_CheckExact(value) || PyFloat_CheckExact(value));
       SourcePath path = number || is_other_tensor(check, value) ? path_to(i) : SourcePath();
@@ -435,8 +478,27 @@ GuardProgram::Moved GuardProgram::moved(PyObject* const* arguments, PyObject* fu
       break;
     }
   }
-  for (size_t g = classes_begin_; g < checks_.size(); ++g) found.all_else_holds &= holds(checks_[g], nullptr, slots);
+  for (size_t g = classes_begin_; g < checks_.size(); ++g) {
+    // Sizes that were left open may be any as far as this is concerned.
+    if (!checks_[g].sizes) found.all_else_holds &= holds(checks_[g], nullptr, slots);
+  }
   return found;
+}
+
+// The ways to sizes that are others than they were.
+std::vector<SourcePath> GuardProgram::other_sizes(size_t step, PyObject* value) const {
+  std::vector<SourcePath> paths;
+  if (!python::is_tensor(value)) return paths;
+  for (uint32_t g = steps_[step].first_guard; g < steps_[step].last_guard; ++g) {
+    if (checks_[g].kind != GuardKind::Tensor) continue;
+    for (int32_t dim : checks_[g].tensor->other_sizes(python::unpack(value))) {
+      SourcePath path = path_to(step);
+      if (path.empty()) continue;
+      path.emplace_back(AccessKind::Size, nullptr, dim, "");
+      paths.push_back(std::move(path));
+    }
+  }
+  return paths;
 }
 
 std::string GuardProgram::line(const Check& check, const std::string& text) const {
@@ -464,7 +526,13 @@ std::vector<std::string> GuardProgram::describe() const {
   for (const Step& step : steps_) {
     for (uint32_t g = step.first_guard; g < step.last_guard; ++g) lines.push_back(line(checks_[g], step.text));
   }
-  for (size_t g = classes_begin_; g < checks_.size(); ++g) lines.push_back(line(checks_[g], "class"));
+  for (size_t g = classes_begin_; g < checks_.size(); ++g) {
+    if (!checks_[g].sizes) {
+      lines.push_back(line(checks_[g], "class"));
+      continue;
+    }
+    for (std::string& text : checks_[g].sizes->describe()) lines.push_back(std::move(text));
+  }
   return lines;
 }
 

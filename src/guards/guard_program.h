@@ -9,6 +9,7 @@
 
 #include "guards/class_attributes.h"
 #include "guards/holdings.h"
+#include "guards/size_guard.h"
 #include "guards/source.h"
 #include "guards/tensor_facts.h"
 
@@ -28,6 +29,7 @@ namespace firesteel::guards {
   X(Code, "`{0}` is another function than it was ({1}, now {2})")    \
   X(Builtin, "`{0}` is another function than it was ({1}, now {2})") \
   X(Tensor, "`{0}`: {2}")                                            \
+  X(Sizes, "{2}")                                                    \
   X(Same, "`{0}` and `{1}` are no longer the same object")           \
   X(Distinct, "`{0}` and `{1}` are now the same object")
 
@@ -47,6 +49,7 @@ struct Guard {
   const Source* other = nullptr;   // Same, Distinct
   std::shared_ptr<const TensorFacts> tensor;
   std::shared_ptr<const ClassAttributes> attributes;
+  std::shared_ptr<const SizeGuard> sizes;  // Sizes: comes after all others
 };
 
 // What a run walked to, one a step: borrowed, but for the numbers that were computed on the way.
@@ -72,14 +75,20 @@ class GuardProgram {
 
   // In words, for the guard that run() named. `plainly`: no value's own __repr__ is run.
   std::string explain(int failed, PyObject* const* arguments, PyObject* function, bool plainly) const;
-  // What guards wanted to be one certain tensor, or a number of one certain value, and is another: the ways there.
+  // What guards wanted to be one certain tensor, a number of one certain value or a size, and is another: the ways
+  // there.
   struct Moved {
-    std::vector<SourcePath> tensors, numbers;
+    std::vector<SourcePath> tensors, numbers, sizes;
     bool all_else_holds = true;
   };
   Moved moved(PyObject* const* arguments, PyObject* function) const;
-  // When a tensor has died that guards wanted: the ways that led to it.
-  std::vector<SourcePath> lost_tensors() const;
+  // When a tensor has died that guards wanted: the ways that led to it, and to those that lie alike (the keys and
+  // values of all layers, where those of one are gone); with what was known of each.
+  struct LostTensor {
+    SourcePath path;
+    std::shared_ptr<const TensorFacts> facts;
+  };
+  std::vector<LostTensor> lost_tensors() const;
   // Every guard as one line, as it stands when it holds.
   std::vector<std::string> describe() const;
   size_t size() const { return checks_.size(); }
@@ -106,6 +115,7 @@ class GuardProgram {
     const PyMethodDef* method = nullptr;  // Builtin
     std::shared_ptr<const TensorFacts> tensor;
     std::shared_ptr<const WatchedClass> attributes;
+    std::shared_ptr<const SizeCheck> sizes;
   };
   void add_step(const Source& source);
   Check check_of(Guard guard);
@@ -115,6 +125,7 @@ class GuardProgram {
   bool holds(const Check& check, PyObject* value, const Slots& slots) const;
   PyObject* walk(const Step& step, PyObject* const* arguments, PyObject* function, Slots& slots) const;
   SourcePath path_to(size_t step) const;
+  std::vector<SourcePath> other_sizes(size_t step, PyObject* value) const;
   std::string line(const Check& check, const std::string& text) const;
 
   Holdings& holdings_;

@@ -65,6 +65,10 @@ const Source* SourceTable::computed(PyObject* function, const Source* first, con
   return intern(first, AccessKind::Computed, function, 0, {}, second);
 }
 
+const Source* SourceTable::size(const Source* tensor, int64_t dim) {
+  return intern(tensor, AccessKind::Size, nullptr, dim, {});
+}
+
 const Source* SourceTable::at(const SourcePath& path) {
   const Source* source = nullptr;
   for (const SourceStep& step : path) source = intern(source, step.kind, step.key(), step.index, step.name);
@@ -148,6 +152,8 @@ std::string Source::str() const {
       return parent->str() + "()";
     case AccessKind::Grad:
       return parent->str() + ".grad";
+    case AccessKind::Size:
+      return fmt::format("{}.shape[{}]", parent->str(), index);
     case AccessKind::Computed:
       return computed_text(*this);
   }
@@ -243,6 +249,8 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
       return PyMethod_Check(from) ? PyMethod_GET_SELF(from) : nullptr;
     case AccessKind::Referent:
       return PyWeakref_Check(from) ? PyWeakref_GET_OBJECT(from) : nullptr;
+    case AccessKind::Size:
+      break;  // a number that is made anew each time
     case AccessKind::Grad:
       return gradient(from);
   }

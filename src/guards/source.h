@@ -36,6 +36,7 @@ using python::PyRef;
   X(MethodSelf, "a bound method's __self__")                             \
   X(Referent, "what a weak reference leads to, or None")                 \
   X(Grad, "a tensor's .grad")                                            \
+  X(Size, "a tensor's size in dimension `index`")                        \
   X(Computed, "what the function `key` gives for one number or two")
 
 enum class AccessKind : uint8_t {
@@ -49,7 +50,7 @@ struct Source {
   uint32_t slot;                   // in the order of creation: a parent's is smaller
   const Source* parent;            // null for Argument, Function, Pinned, Kept and Handled
   PyRef key;                       // DictItem, Member, Computed; the object itself for Pinned and Kept
-  int64_t index = 0;               // Argument, SequenceItem
+  int64_t index = 0;               // Argument, SequenceItem, Size
   std::string name;                // Argument: the parameter; Pinned, Kept: how a message calls it
   const Source* second = nullptr;  // Computed: the other number, where there is one
 
@@ -93,6 +94,7 @@ class SourceTable {
   const Source* step(const Source* parent, AccessKind kind, PyObject* key = nullptr);
   // `function` gives the same for the same numbers and runs no Python code; `second` may be null.
   const Source* computed(PyObject* function, const Source* first, const Source* second);
+  const Source* size(const Source* tensor, int64_t dim);
   const Source* at(const SourcePath& path);
 
   const std::deque<Source>& all() const { return sources_; }

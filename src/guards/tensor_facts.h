@@ -2,9 +2,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
+
+#include "graph/type.h"
 
 namespace firesteel::guards {
 
@@ -15,9 +18,15 @@ struct TensorFacts {
   bool requires_grad;
   bool is_leaf;  // decides whether autograd allows writes
   int64_t storage_offset;
-  c10::SmallVector<int64_t, 5> sizes, strides;
+  c10::SmallVector<int64_t, 5> sizes, strides;  // kOpen where any is allowed
+  bool is_open = false;                         // one of them is
 
+  static constexpr int64_t kOpen = INT64_MIN;
   explicit TensorFacts(const at::Tensor& tensor);
+  // Sizes and strides that are symbols may be any.
+  void open(const Type& type);
+  // The dimensions in which the sizes differ, where nothing else does but the strides that follow from them.
+  std::vector<int32_t> other_sizes(const at::Tensor& tensor) const;
   bool match(const at::Tensor& tensor) const;
   // `size is [3, 4], was [2, 4]`; empty where nothing differs.
   std::string difference(const at::Tensor& tensor) const;

@@ -35,16 +35,12 @@ void FrameInterpreter::load_fast_and_clear(int arg) {
 
 void FrameInterpreter::binary_slice(int) {
   PyRef stop = pop(), start = pop(), object = pop();
-  capture_.settle(start.get());
-  capture_.settle(stop.get());
   PyRef slice = checked(PySlice_New(start.get(), stop.get(), nullptr));
   push(get_item(capture_, object.get(), slice.get()));
 }
 
 void FrameInterpreter::store_slice(int) {
   PyRef stop = pop(), start = pop(), object = pop(), value = pop();
-  capture_.settle(start.get());
-  capture_.settle(stop.get());
   PyRef slice = checked(PySlice_New(start.get(), stop.get(), nullptr));
   set_item(capture_, object.get(), slice.get(), value.get());
 }

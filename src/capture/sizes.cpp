@@ -1,0 +1,441 @@
+// Sizes that change from call to call: numbers to the captured code, symbols of the trace underneath.
+//
+// The captured code works with a number as with any other that changes (numbers.cpp); what it computes from sizes are
+// sizes again, what it decides about them are conditions of the trace, and torch gets them as `torch.SymInt`.
+#include <ATen/ops/empty.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/utils/python_symnode.h>
+
+#include <fmt/format.h>
+
+#include "aot/recorder.h"
+#include "capture/callables.h"
+#include "capture/capture.h"
+#include "python/errors.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::checked;
+
+bool is_sym_int(PyObject* object) { return torch::is_symint(py::handle(object)); }
+
+c10::SymInt unpack_sym_int(PyObject* object) { return py::handle(object).cast<c10::SymInt>(); }
+
+// What torch keeps on the object of a number that stands for a symbol. Asked without the lock.
+c10::IValue symbol_behind(const at::Tensor& number) {
+  py::gil_scoped_acquire lock;
+  PyObject* object = number.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj();
+  PyRef symbol = object ? python::attribute(object, "_wrapped_number") : PyRef();
+  if (!symbol) return {};
+  const py::handle held(symbol.get());
+  if (torch::is_symint(held)) return held.cast<c10::SymInt>();
+  if (torch::is_symfloat(held)) return held.cast<c10::SymFloat>();
+  if (torch::is_symbool(held)) return held.cast<c10::SymBool>();
+  return {};
+}
+
+PyRef wrap_sym_int(const c10::SymInt& size) { return PyRef::steal(py::cast(size).release().ptr()); }
+
+bool holds_sym_int(PyObject* value) {
+  if (is_sym_int(value)) return true;
+  if (!PyTuple_Check(value) && !PyList_CheckExact(value)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+    if (holds_sym_int(PySequence_Fast_GET_ITEM(value, i))) return true;
+  }
+  return false;
+}
+
+bool is_torch_size(PyObject* object) {
+  return PyTuple_Check(object) && std::string_view(Py_TYPE(object)->tp_name) == "torch.Size";
+}
+
+int64_t small_int(PyObject* number) {
+  int overflow = 0;
+  const int64_t value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  constexpr int64_t kMost = int64_t{1} << 40;
+  return overflow || value > kMost || value < -kMost ? INT64_MIN : value;
+}
+
+bool is_function(PyObject* function, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (function == operator_function(name)) return true;
+  }
+  return false;
+}
+
+PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuiltins(), name); }
+
+// Python's function on numbers as an expression; nothing where sizes have none.
+std::optional<Dim> as_dim(PyObject* function, const Dim& a, const std::optional<Dim>& b) {
+  if (!b) {
+    if (is_function(function, {"neg"})) return Dim(-1) * a;
+    const bool same = is_function(function, {"pos", "index"}) || function == reinterpret_cast<PyObject*>(&PyLong_Type);
+    return same ? std::optional(a) : std::nullopt;
+  }
+  if (is_function(function, {"add", "iadd"})) return a + *b;
+  if (is_function(function, {"sub", "isub"})) return a + Dim(-1) * *b;
+  if (is_function(function, {"mul", "imul"})) return a * *b;
+  if (is_function(function, {"floordiv", "ifloordiv"})) return Dim::make(DimOp::FloorDiv, a, *b);
+  if (is_function(function, {"mod", "imod"})) return Dim::make(DimOp::Mod, a, *b);
+  if (function == builtin("min")) return Dim::make(DimOp::Min, a, *b);
+  if (function == builtin("max")) return Dim::make(DimOp::Max, a, *b);
+  return std::nullopt;
+}
+
+std::optional<Relation> as_relation(PyObject* function, const Dim& a, const std::optional<Dim>& b) {
+  if (!b) return is_function(function, {"truth"}) ? std::optional(Relation::ne(a, 0)) : std::nullopt;
+  if (is_function(function, {"lt"})) return Relation::lt(a, *b);
+  if (is_function(function, {"le"})) return Relation::le(a, *b);
+  if (is_function(function, {"eq"})) return Relation::eq(a, *b);
+  if (is_function(function, {"ne"})) return Relation::ne(a, *b);
+  if (is_function(function, {"gt"})) return Relation::gt(a, *b);
+  if (is_function(function, {"ge"})) return Relation::ge(a, *b);
+  return std::nullopt;
+}
+
+// Functions of torch that take a size, a place or a count as a plain number. Others take a number to compute with, and
+// do not know what to do with a size of a trace there.
+bool takes_sizes(std::string_view name) {
+  static const auto* words = new std::unordered_set<std::string_view>{"view",
+                                                                      "reshape",
+                                                                      "expand",
+                                                                      "repeat",
+                                                                      "tile",
+                                                                      "zeros",
+                                                                      "ones",
+                                                                      "empty",
+                                                                      "full",
+                                                                      "rand",
+                                                                      "randn",
+                                                                      "randint",
+                                                                      "randperm",
+                                                                      "arange",
+                                                                      "eye",
+                                                                      "new_zeros",
+                                                                      "new_ones",
+                                                                      "new_empty",
+                                                                      "new_full",
+                                                                      "narrow",
+                                                                      "split",
+                                                                      "getitem",
+                                                                      "select",
+                                                                      "index_select",
+                                                                      "roll",
+                                                                      "topk",
+                                                                      "unflatten",
+                                                                      "broadcast_to",
+                                                                      "as_strided",
+                                                                      "tensor_split",
+                                                                      "unfold",
+                                                                      "interpolate",
+                                                                      "pad",
+                                                                      "swapaxes",
+                                                                      "new_empty_strided",
+                                                                      "empty_strided",
+                                                                      "slice_scatter",
+                                                                      "select_scatter",
+                                                                      "repeat_interleave",
+                                                                      "one_hot",
+                                                                      "adaptive_avg_pool1d",
+                                                                      "adaptive_avg_pool2d",
+                                                                      "permute",
+                                                                      "tril",
+                                                                      "triu",
+                                                                      "linspace",
+                                                                      "setitem",
+                                                                      "split_with_sizes",
+                                                                      "mod",
+                                                                      "floordiv",
+                                                                      "remainder",
+                                                                      "floor_divide",
+                                                                      "lt",
+                                                                      "le",
+                                                                      "gt",
+                                                                      "ge",
+                                                                      "eq",
+                                                                      "ne"};
+  const size_t dot = name.rfind('.');
+  return words->count(dot == std::string_view::npos ? name : name.substr(dot + 1)) != 0;
+}
+
+PyObject* function_of(DimOp op) {
+  switch (op) {
+    case DimOp::Add:
+      return operator_function("add");
+    case DimOp::Mul:
+      return operator_function("mul");
+    case DimOp::FloorDiv:
+      return operator_function("floordiv");
+    case DimOp::Mod:
+      return operator_function("mod");
+    case DimOp::Min:
+      return builtin("min");
+    case DimOp::Max:
+      return builtin("max");
+    case DimOp::Symbol:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void Capture::expect_size(const Source* tensor, DynamicDim dim) {
+  std::vector<DynamicDim>& dims = dynamic_[tensor];
+  std::erase_if(dims, [&](const DynamicDim& known) { return known.dim == dim.dim; });
+  dims.push_back(dim);
+}
+
+void Capture::keep_size(const Source* tensor, int32_t dim) {
+  if (auto found = dynamic_.find(tensor); found != dynamic_.end())
+    std::erase_if(found->second, [&](const DynamicDim& known) { return known.dim == dim; });
+}
+
+// A size that was marked by mark_dynamic(), and that the code allows one value for.
+void Capture::refuse_settled_sizes(const Trace& trace) {
+  for (const auto& [source, dim] : required_) {
+    const auto at =
+        static_cast<size_t>(std::find(input_sources.begin(), input_sources.end(), source) - input_sources.begin());
+    const Dim& size = trace.joint.graph.inputs.at(at).value->type.sizes.at(dim);
+    for (const ShapeGuard& guard : trace.shape_guards) {
+      const bool settles =
+          guard.relation.kind() == RelationKind::Eq && guard.relation.rhs().is_number() && guard.relation.lhs() == size;
+      if (!settles) continue;
+      refuse("ControlError",
+             fmt::format(
+                 "mark_dynamic({0}, {1}) says that dimension {1} of `{0}` changes, and the code allows one size "
+                 "alone: {2}{3}\n  try: maybe_mark_dynamic() where a graph for each size is fine, or change that line",
+                 source->str(), dim, guard.relation.rhs().str(), guard.source ? "\n  at " + guard.source->str() : ""));
+    }
+  }
+}
+
+void watch_symbols() { set_symbol_behind(&symbol_behind); }
+
+std::vector<std::vector<DynamicDim>> Capture::dynamic_dims() const {
+  std::vector<std::vector<DynamicDim>> dims;
+  for (const Source* source : input_sources) {
+    auto found = dynamic_.find(source);
+    dims.push_back(found == dynamic_.end() ? std::vector<DynamicDim>() : found->second);
+  }
+  return dims;
+}
+
+const Source* Capture::source_of_dim(const Dim& dim) {
+  if (dim.is_number()) {
+    auto [found, is_new] = size_constants_.try_emplace(dim.number());
+    if (is_new) found->second = checked(PyLong_FromLongLong(dim.number()));
+    return sources.kept(found->second.get(), std::to_string(dim.number()));
+  }
+  const DimExpr& expr = *dim.expr();
+  if (expr.op == DimOp::Symbol) {
+    for (const SymbolOrigin& origin : trace_symbols()->origins()) {
+      if (origin.name != expr.name) continue;
+      if (origin.dim >= 0) return sources.size(input_sources.at(origin.argument), origin.dim);
+      return number_sources.at(static_cast<size_t>(origin.argument) - arguments.size());
+    }
+    stop(BreakReason::Internal, fmt::format("the size `{}` comes from nowhere", expr.name));
+  }
+  return sources.computed(function_of(expr.op), source_of_dim(expr.lhs), source_of_dim(expr.rhs));
+}
+
+PyRef Capture::size_number(const Dim& dim) {
+  const Dim simple = trace_symbols()->simplify(dim);
+  const int64_t hint = trace_symbols()->hint(simple);
+  PyRef value = checked(PyLong_FromLongLong(hint));
+  if (simple.is_number()) return value;
+  const Source* source = source_of_dim(simple);
+  if (auto found = numbers_at_.find(source); found != numbers_at_.end()) return found->second;
+  return new_number(value.get(), source, true, simple);
+}
+
+PyRef Capture::adopt_sizes(PyRef value) {
+  if (concrete || !value || !trace_symbols() || trace_symbols()->empty() || !holds_sym_int(value.get())) return value;
+  if (is_sym_int(value.get())) return size_number(firesteel::dim_of(unpack_sym_int(value.get())));
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(value.get());
+  PyRef items = checked(PyTuple_New(count));
+  for (Py_ssize_t i = 0; i < count; ++i)
+    PyTuple_SET_ITEM(items.get(), i, adopt_sizes(PyRef::borrow(PySequence_Fast_GET_ITEM(value.get(), i))).release());
+  if (PyList_CheckExact(value.get())) return made(checked(PySequence_List(items.get())));
+  if (!is_torch_size(value.get())) return made(std::move(items));
+  return made(checked(PyObject_CallOneArg(reinterpret_cast<PyObject*>(Py_TYPE(value.get())), items.get())));
+}
+
+std::optional<Dim> Capture::dim_of_number(PyObject* number) const {
+  if (!PyLong_CheckExact(number)) return std::nullopt;
+  if (auto found = numbers_.find(number); found != numbers_.end() && !found->second.settled) return found->second.dim;
+  const int64_t value = small_int(number);
+  return value == INT64_MIN ? std::nullopt : std::optional(Dim(value));
+}
+
+std::optional<PyRef> Capture::compute_size(PyObject* function, PyObject* first, PyObject* second) {
+  auto is_size = [&](PyObject* number) { return number && is_open_number(number) && numbers_.at(number).dim; };
+  if (!is_size(first) && !is_size(second)) return std::nullopt;
+  const std::optional<Dim> a = dim_of_number(first), b = second ? dim_of_number(second) : std::nullopt;
+  if (!a || (second && !b)) return std::nullopt;
+  const bool divides = second && is_function(function, {"floordiv", "ifloordiv", "mod", "imod"});
+  if (divides && trace_symbols()->decide(Relation::eq(*b, 0))) return std::nullopt;
+  const std::optional<Dim> made = as_dim(function, *a, b);
+  if (!made) return std::nullopt;
+  if (second && !is_size(first)) settle(first);
+  if (second && !is_size(second)) settle(second);
+  return size_number(*made);
+}
+
+std::optional<bool> Capture::decide_size(PyObject* function, PyObject* first, PyObject* second) {
+  auto is_size = [&](PyObject* number) { return number && is_open_number(number) && numbers_.at(number).dim; };
+  if (!is_size(first) && !is_size(second)) return std::nullopt;
+  const std::optional<Dim> a = dim_of_number(first), b = second ? dim_of_number(second) : std::nullopt;
+  if (!a || (second && !b)) return std::nullopt;
+  const std::optional<Relation> relation = as_relation(function, *a, b);
+  if (!relation) return std::nullopt;
+  if (!is_size(first)) settle(first);
+  if (second && !is_size(second)) settle(second);
+  return trace_symbols()->decide(*relation);
+}
+
+std::optional<bool> Capture::same_sizes(PyObject* a, PyObject* b) {
+  if (concrete || !PyTuple_Check(a) || !PyTuple_Check(b) || !is_made(a) || !is_made(b)) return std::nullopt;
+  if (!holds_symbol(a) && !holds_symbol(b)) return std::nullopt;
+  auto all_numbers = [](PyObject* tuple) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+      if (!is_number(PyTuple_GET_ITEM(tuple, i))) return false;
+    }
+    return true;
+  };
+  if (!all_numbers(a) || !all_numbers(b)) return std::nullopt;
+  if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); ++i) {
+    PyObject *left = PyTuple_GET_ITEM(a, i), *right = PyTuple_GET_ITEM(b, i);
+    std::optional<bool> same = decide(operator_function("eq"), left, right);
+    if (!same) {
+      settle(left);
+      settle(right);
+      same = PyObject_RichCompareBool(left, right, Py_EQ) == 1;
+    }
+    if (!*same) return false;
+  }
+  return true;
+}
+
+// Sizes 0 and 1 have graphs of their own, as those of tensors have.
+bool Capture::may_be_symbol(PyObject* value) const {
+  if (!PyLong_CheckExact(value) || !is_open_number(value)) return false;
+  const Number& number = numbers_.at(value);
+  return number.dim || (number.changes && small_int(value) >= 2);
+}
+
+bool Capture::make_symbol(PyObject* value) {
+  Number& number = numbers_.at(value);
+  if (number.dim) return true;
+  const Source* source = number.source;
+  number_sources.push_back(source);
+  number.dim = number_symbol(small_int(value), 2);
+  return true;
+}
+
+bool Capture::holds_symbol(PyObject* value) const {
+  if (!open_numbers_) return false;
+  if (may_be_symbol(value)) return true;
+  if (PySlice_Check(value)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(value);
+    return holds_symbol(slice->start) || holds_symbol(slice->stop) || holds_symbol(slice->step);
+  }
+  if (PyTuple_Check(value) || PyList_CheckExact(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      if (holds_symbol(PySequence_Fast_GET_ITEM(value, i))) return true;
+    }
+  }
+  if (!PyDict_CheckExact(value)) return false;
+  Py_ssize_t position = 0;
+  PyObject* item = nullptr;
+  while (PyDict_Next(value, &position, nullptr, &item)) {
+    if (holds_symbol(item)) return true;
+  }
+  return false;
+}
+
+void Capture::settle_operands(const std::string& name, PyObject* args, PyObject* kwargs) {
+  if (!open_numbers_ || takes_sizes(name)) return;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) settle(PyTuple_GET_ITEM(args, i));
+  Py_ssize_t position = 0;
+  PyObject* value = nullptr;
+  while (kwargs && PyDict_Next(kwargs, &position, nullptr, &value)) settle(value);
+}
+
+PyRef Capture::symbol_leaf(PyObject* number) {
+  const Source* source = numbers_.at(number).source;
+  auto found = symbol_leaves_.find(source);
+  if (found != symbol_leaves_.end()) return found->second;
+  PyRef leaf = python::wrap(at::empty({}, at::TensorOptions().device(at::kMeta)));
+  values_[python::unpack(leaf.get()).unsafeGetTensorImpl()] =
+      graph.add_input(Type::scalar(ValueKind::Int), InputRole::Argument, "size");
+  input_sources.push_back(source);
+  held_.push_back(leaf);
+  symbol_leaves_.emplace(source, leaf);
+  return leaf;
+}
+
+PyRef Capture::with_symbols(PyObject* value, SymbolForm form) {
+  if (!holds_symbol(value)) return PyRef::borrow(value);
+  if (may_be_symbol(value)) {
+    make_symbol(value);
+    if (form == SymbolForm::Leaf) return symbol_leaf(value);
+    Suspended suspended(*this);
+    return wrap_sym_int(trace_symbols()->sym_int(*numbers_.at(value).dim));
+  }
+  if (PySlice_Check(value)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(value);
+    return checked(PySlice_New(with_symbols(slice->start, form).get(), with_symbols(slice->stop, form).get(),
+                               with_symbols(slice->step, form).get()));
+  }
+  if (PyDict_CheckExact(value)) {
+    PyRef copy = checked(PyDict_Copy(value));
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr, *item = nullptr;
+    while (PyDict_Next(value, &position, &key, &item))
+      python::check(PyDict_SetItem(copy.get(), key, with_symbols(item, form).get()) == 0);
+    return copy;
+  }
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
+  PyRef items = checked(PyTuple_New(count));
+  for (Py_ssize_t i = 0; i < count; ++i)
+    PyTuple_SET_ITEM(items.get(), i, with_symbols(PySequence_Fast_GET_ITEM(value, i), form).release());
+  return PyList_CheckExact(value) ? checked(PySequence_List(items.get())) : items;
+}
+
+void Capture::note_sizes(const Trace& trace) {
+  if (trace.symbols.empty()) return;
+  refuse_settled_sizes(trace);
+  for (const SymbolOrigin& symbol : trace.symbols) size_hints.push_back(symbol.hint);
+  auto sizes = std::make_shared<guards::SizeGuard>();
+  sizes->symbols = trace.symbols;
+  sizes->conditions = trace.shape_guards;
+  for (const SymbolOrigin& symbol : trace.symbols) {
+    const auto at = static_cast<size_t>(symbol.argument);
+    sizes->symbol_sources.push_back(symbol.dim >= 0 ? input_sources.at(at) : number_sources.at(at - arguments.size()));
+  }
+  // The tensor guards leave open what the symbols say.
+  std::unordered_map<const Source*, const Type*> types;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Type& type = trace.joint.graph.inputs.at(i).value->type;
+    auto symbolic = [](const Dim& dim) { return !dim.is_number(); };
+    if (std::none_of(type.sizes.begin(), type.sizes.end(), symbolic)) continue;
+    types.emplace(input_sources[i], &type);
+    sizes->tensors.emplace_back(input_sources[i], type);
+  }
+  for (Guard& guard : guards) {
+    auto found = guard.kind == GuardKind::Tensor ? types.find(guard.source) : types.end();
+    if (found == types.end()) continue;
+    auto facts = std::make_shared<guards::TensorFacts>(*guard.tensor);
+    facts->open(*found->second);
+    guard.tensor = std::move(facts);
+  }
+  Guard guard{GuardKind::Sizes};
+  guard.sizes = std::move(sizes);
+  guards.push_back(std::move(guard));
+}
+
+}  // namespace firesteel::capture
