@@ -191,8 +191,9 @@ def test_every_option_of_the_contract_is_taken():
     )  # fmt: skip
     assert compiled(torch.ones(1)).item() == 2
     compiled(torch.ones(2))
+    compiled(torch.ones(3))
     with pytest.raises(firesteel.RecompileLimitError):
-        compiled(torch.ones(3))
+        compiled(torch.ones(3, 3))
 
 
 # ---- copies of functions

@@ -154,9 +154,9 @@ def test_many_entries_of_the_living_reach_the_limit():
     compiled = firesteel.compile(reads_attributes, backend="eager", recompile_limit=2)
     holders = [Holder() for _ in range(3)]
     for i, holder in enumerate(holders):
-        holder.tensor = torch.ones(3 + i)
+        holder.tensor = torch.ones((3,) * (1 + i))
     with pytest.warns(RuntimeWarning, match="was compiled 2 times"):
-        [compiled(torch.ones(3 + i), holder) for i, holder in enumerate(holders)]
+        [compiled(torch.ones((3,) * (1 + i)), holder) for i, holder in enumerate(holders)]
 
 
 def test_what_never_lives_to_a_second_call_is_not_compiled_for_ever():
