@@ -1,0 +1,95 @@
+"""What open sizes cost and save, in one run: time a call with a size left open against one that is fixed, and how many
+compilations a loop over sizes takes, here and with torch.compile.
+
+The shapes: `x + 1` on (8, 8) and fifty Linear layers of 32 on (8, 32), the first size open; GPT-2 and BERT of two
+layers, width 32, over 20 batch sizes from 2 to 40 and 50 lengths from 2 to 100, one of each a call.
+"""
+
+import argparse
+import time
+
+import torch
+from torch import nn
+
+import firesteel
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(50))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def microseconds(function, x, calls):
+    begin = time.perf_counter()
+    for _ in range(calls):
+        function(x)
+    return (time.perf_counter() - begin) / calls * 1e6
+
+
+def cost_of_calls(rounds):
+    cases = {"x + 1": (lambda x: x + 1, (8, 8), 2000), "50 layers": (Layers().eval(), (8, 32), 100)}
+    for name, (function, shape, calls) in cases.items():
+        x, other = torch.randn(shape), torch.randn(shape[0] + 1, *shape[1:])
+        fixed = firesteel.compile(function, backend="aot_eager", dynamic=False)
+        opened = firesteel.compile(function, backend="aot_eager", isolate_recompiles=True)
+        best = {"eager": 1e9, "fixed": 1e9, "open": 1e9}
+        with torch.no_grad():
+            fixed(x)
+            opened(other)
+            opened(torch.randn(shape[0] + 2, *shape[1:]))  # from here on the size is open
+            for _ in range(rounds):
+                for way, called in (("eager", function), ("fixed", fixed), ("open", opened)):
+                    best[way] = min(best[way], microseconds(called, x, calls))
+        print(f"{name:10} eager {best['eager']:8.2f} µs   fixed {best['fixed']:8.2f} µs   open {best['open']:8.2f} µs")
+
+
+def models():
+    import transformers
+
+    small = {"vocab_size": 100}
+    bert = transformers.BertConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, **small
+    )
+    gpt2 = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=128, use_cache=False, **small)
+    return {"BERT": transformers.BertModel(bert).eval(), "GPT-2": transformers.GPT2LMHeadModel(gpt2).eval()}
+
+
+def compilations():
+    sizes = [(2 + 2 * (i % 20), 2 + 2 * i) for i in range(50)]
+    for name, model in models().items():
+        count = 0
+
+        def counting(graph, inputs):
+            nonlocal count
+            count += 1
+            return graph.forward
+
+        for way in ("firesteel", "torch.compile"):
+            torch._dynamo.reset()
+            firesteel.reset_counters()
+            if way == "firesteel":
+                compiled = firesteel.compile(model, backend="aot_eager", fullgraph=True)
+            else:
+                compiled = torch.compile(model, backend=counting, fullgraph=True)
+            begin = time.perf_counter()
+            with torch.no_grad():
+                for n, length in sizes:
+                    compiled(input_ids=torch.randint(0, 100, (n, length)))
+            spent = time.perf_counter() - begin
+            made = firesteel.counters()["captured"] if way == "firesteel" else count
+            print(f"{name:6} {way:14} {made} compilations over {len(sizes)} sizes, {spent:.2f} s in all")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    cost_of_calls(options.rounds)
+    compilations()
