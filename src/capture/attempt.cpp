@@ -128,7 +128,13 @@ Trace Attempt::run() {
     python::GilRelease no_gil;
     backward();
   };
-  return trace([&](const std::vector<at::Tensor>& stand_ins) { return interpret(stand_ins); }, tensors, options);
+  try {
+    return trace([&](const std::vector<at::Tensor>& stand_ins) { return interpret(stand_ins); }, tensors, options);
+  } catch (...) {
+    // What was decided about sizes has gone with the trace: that it failed holds for these numbers alone.
+    capture.settle_all();
+    throw;
+  }
 }
 
 void Attempt::bind_call() {

@@ -69,9 +69,9 @@ void Capture::settle_at(const Source* source) {
   if (number.settled) return;
   number.settled = true;
   --open_numbers_;
-  if (number.dim) {
-    trace_symbols()->specialise(*number.dim);
-  } else if (source->kind == AccessKind::Computed) {
+  if (number.dim && trace_symbols()) trace_symbols()->specialise(*number.dim);
+  if (source->kind == AccessKind::Size) return;  // the tensor's own guard, or the trace's
+  if (source->kind == AccessKind::Computed) {
     settle_at(source->parent);
     if (source->second) settle_at(source->second);
   } else {
@@ -83,6 +83,11 @@ void Capture::settle(PyObject* object) {
   if (PySlice_Check(object)) {
     auto* slice = reinterpret_cast<PySliceObject*>(object);
     for (PyObject* part : {slice->start, slice->stop, slice->step}) settle(part);
+  } else if (PyTuple_Check(object) && !PyTuple_CheckExact(object)) {
+    // A torch.Size counts as one constant, whatever it was made of.
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
+      if (is_number(PyTuple_GET_ITEM(object, i))) settle(PyTuple_GET_ITEM(object, i));
+    }
   } else if (is_open_number(object) && !(keeps_symbols_ && may_be_symbol(object))) {
     settle_at(numbers_.at(object).source);
   }

@@ -81,6 +81,29 @@ void FrameInterpreter::unary_not(int) {
   push(PyRef::borrow(is_true(capture_, value.get()) ? Py_False : Py_True));
 }
 
+namespace {
+
+// Each item stays the object that it is, by which it is known. Torch joins its sizes in a way of its own.
+PyRef join_tuples(Capture& capture, PyObject* left, PyObject* right) {
+  PyRef items = checked(PyTuple_New(PyTuple_GET_SIZE(left) + PyTuple_GET_SIZE(right)));
+  Py_ssize_t next = 0;
+  for (PyObject* part : {left, right}) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(part); ++i)
+      PyTuple_SET_ITEM(items.get(), next++, Py_NewRef(PyTuple_GET_ITEM(part, i)));
+  }
+  PyRef plain = checked(PyNumber_Add(left, right));
+  if (PyTuple_CheckExact(plain.get())) return capture.made(std::move(items));
+  PyRef joined = checked(PyObject_CallOneArg(reinterpret_cast<PyObject*>(Py_TYPE(plain.get())), items.get()));
+  for (Py_ssize_t i = 0; i < next; ++i) {
+    if (PyTuple_GET_ITEM(joined.get(), i) == PyTuple_GET_ITEM(items.get(), i)) continue;
+    capture.settle_deep(items.get());
+    break;
+  }
+  return capture.made(std::move(joined));
+}
+
+}  // namespace
+
 PyRef FrameInterpreter::binary(int operation, PyObject* left, PyObject* right) {
   const BinaryRow& row = kBinary[operation];
   if (capture_.concrete) return checked(row.run(left, right));
@@ -89,10 +112,10 @@ PyRef FrameInterpreter::binary(int operation, PyObject* left, PyObject* right) {
                                checked(PyTuple_Pack(2, left, right)));
   }
   if (PyRef made = capture_.compute(operator_function(row.name), left, right)) return made;
-  // Sequences are joined without a look at what they hold.
+  // Tuples are joined without a look at what they hold.
   const bool joins = operation == NB_ADD && PyTuple_Check(left) && PyTuple_Check(right) && capture_.is_made(left) &&
                      capture_.is_made(right);
-  if (joins) return capture_.made(checked(row.run(left, right)));
+  if (joins) return join_tuples(capture_, left, right);
   capture_.settle_deep(left);
   capture_.settle_deep(right);
   if (is_guardable_constant(left) && is_guardable_constant(right)) return checked(row.run(left, right));

@@ -72,6 +72,18 @@ int32_t RecipeMaker::of(PyObject* value) {
   if (auto found = known_.find(value); found != known_.end()) return found->second;
   if (python::is_tensor(value)) return tensor(value);
   if (const Source* source = capture_.number_source(value)) return load(source);
+  if (PySlice_Check(value)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(value);
+    return add(RecipeKind::Slice, nullptr, {of(slice->start), of(slice->stop), of(slice->step)});
+  }
+  // A torch.Size may hold numbers from outside.
+  if (PyTuple_Check(value) && !PyTuple_CheckExact(value) && is_guardable_constant(value) && capture_.is_made(value)) {
+    return with_parts(value, RecipeKind::Tuple, reinterpret_cast<PyObject*>(Py_TYPE(value)), [&] {
+      std::vector<int32_t> parts;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) parts.push_back(of(PyTuple_GET_ITEM(value, i)));
+      return parts;
+    });
+  }
   if (is_guardable_constant(value)) return constant(capture_.original(value).get());
   if (const Source* source = capture_.source_of(value)) return is_fixed(value) ? constant(value) : load(source);
   if (is_fixed(value)) return constant(value);
@@ -207,10 +219,6 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
       }
       return parts;
     });
-  }
-  if (PySlice_Check(value)) {
-    auto* slice = reinterpret_cast<PySliceObject*>(value);
-    return add(RecipeKind::Slice, nullptr, {of(slice->start), of(slice->stop), of(slice->step)});
   }
   if (PyCell_Check(value)) {
     return with_parts(value, RecipeKind::Cell, nullptr, [&] { return std::vector<int32_t>{of(PyCell_GET(value))}; });

@@ -244,3 +244,58 @@ def test_conditions_can_be_read():
     torch.testing.assert_close(graph(torch.ones(12)), torch.full((4,), 3.0))
     with pytest.raises(firesteel.InputMismatchError, match="condition"):
         graph(torch.ones(13))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_number_that_no_graph_can_hold_spoils_no_other(backend):
+    """An attribute becomes one that the code raises for, and then what it was again."""
+
+    class Reshaped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.width = 6
+
+        def forward(self, x):
+            return (x * 2).view(x.size()[:-1] + (self.width,))  # noqa: RUF005 - a join is what is asked for
+
+    model = Reshaped()
+    compiled = firesteel.compile(model, backend=backend, fullgraph=True)
+    x = torch.randn(4, 6)
+    for width, works in ((6, True), (5, False), (6, True), (7, False), (6, True)):
+        model.width = width
+        if works:
+            torch.testing.assert_close(compiled(x), model(x))
+        else:
+            with pytest.raises(RuntimeError, match="invalid for input of size"):
+                compiled(x)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sizes_are_given_back(backend):
+    def function(x):
+        n = x.shape[0]
+        return x.shape, (*x.size()[:1], n * 2), x.size()[1:] + x.shape, [x.shape[1:], n], x.sum()
+
+    same = firesteel.compile(function, backend=backend, fullgraph=True)
+    firesteel.reset_counters()
+    for n in (4, 5, 7, 9):
+        x = torch.ones(n, 3)
+        got, wanted = same(x), function(x)
+        assert got == wanted
+        assert [type(value) for value in got] == [type(value) for value in wanted]
+    assert firesteel.counters()["captured"] == 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sizes_live_across_a_break(backend):
+    def function(x, k):
+        n, shape, part = x.shape[0], x.size()[:-1] + (k,), slice(k, None)  # noqa: RUF005
+        firesteel.graph_break()
+        return x[part].sum() + n, shape
+
+    compiled = firesteel.compile(function, backend=backend)
+    for n, k in ((4, 2), (5, 2), (5, 3), (7, 3), (4, 2), (9, 4), (4, 3)):
+        x = torch.randn(n, 3)
+        got, wanted = compiled(x, k), function(x, k)
+        torch.testing.assert_close(got[0], wanted[0])
+        assert got[1] == wanted[1]

@@ -48,7 +48,7 @@ def test_marks_of_pytorch_count():
 def test_a_marked_size_that_is_settled_is_an_error():
     with pytest.raises(firesteel.ControlError, match=r"mark_dynamic\(x, 0\).*one size alone: 3") as error:
         firesteel.compile(settles, backend="aot_eager")(marked(3))
-    assert "test_marks.py" in str(error.value)
+    assert "test_size_marks.py" in str(error.value)
     x = torch.randn(3, 4)
     firesteel.maybe_mark_dynamic(x, 0)
     torch.testing.assert_close(firesteel.compile(settles, backend="aot_eager")(x), settles(x))
