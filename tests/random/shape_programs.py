@@ -68,7 +68,7 @@ STEPS = {
         ("{v}.expand(2, -1, -1).sum(0)", 2),
         ("{v}.masked_fill({v} > 0, {v}.shape[1])", 2),
         ("{v}.gather(1, torch.zeros({v}.shape[0], 1, dtype=torch.long))", 2),
-        ("F.layer_norm({v}, ({v}.shape[-1],))", 2),
+        ("F.layer_norm({v}, ({v}.shape[-1],), eps=0.1)", 2),  # two elements alone would be ill-conditioned
         ("{v}.unfold(0, 2, 1).sum(-1)", 2),
         ("{v}.view(*{v}.shape)", 2),
         ("F.embedding(torch.arange({v}.shape[0]), {v})", 2),
