@@ -5,9 +5,8 @@ namespace firesteel {
 namespace {
 
 // How often a window of `kernel` fits: Python's division, since a window that does not fit at all is an error.
-Dim windows(SizeCall& call, const Dim& size, int64_t kernel, int64_t padding, int64_t stride, int64_t dilation,
-            bool round_up = false) {
-  const Dim room = size + Dim(2 * padding - dilation * (kernel - 1) - 1 + (round_up ? stride - 1 : 0));
+Dim windows(SizeCall& call, const Dim& size, int64_t kernel, int64_t padding, int64_t stride, int64_t dilation) {
+  const Dim room = size + Dim(2 * padding - dilation * (kernel - 1) - 1);
   return call.simple(Dim::make(DimOp::FloorDiv, call.simple(room), stride) + Dim(1));
 }
 
