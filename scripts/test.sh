@@ -19,9 +19,13 @@ cpp_tests() {
 }
 
 cpp_tests || failed+=("C++")
+# A process a core, but no more than memory bears: one over the largest operators takes up to 4 GB.
+fits=$(awk '/^MemAvailable/ { print int($2 / 4000000) }' /proc/meminfo)
+cores=$(nproc)
+processes=$((fits < 1 ? 1 : fits < cores ? fits : cores))
 # One run a folder: each has helpers of its own beside its tests.
 for folder in tests/python tests/models tests/random tests/cpython; do
-  .venv/bin/python -m pytest "$folder" || failed+=("$folder")
+  .venv/bin/python -m pytest "$folder" -n "$processes" --dist worksteal || failed+=("$folder")
 done
 
 if [[ ${FIRESTEEL_FULL:-} == 1 ]]; then
