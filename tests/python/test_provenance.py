@@ -51,7 +51,7 @@ def writing():
         yield pytest.param(make, id=make.__name__, marks=[pytest.mark.xfail(reason=reason)] if reason else [])
 
 
-@pytest.mark.parametrize("make", writing())
+@pytest.mark.parametrize("make", list(writing()))
 def test_programs_that_write(make):
     step, _ = make()
     compiled = firesteel.compile(step, backend="eager")

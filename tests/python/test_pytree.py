@@ -35,6 +35,9 @@ class Box:
     def __init__(self, content, label):
         self.content, self.label = content, label
 
+    def __repr__(self):
+        return f"Box({self.content!r}, {self.label!r})"
+
 
 class Odd:
     """Registered with a flatten function that each test chooses."""
@@ -124,7 +127,7 @@ CONSTANTS = [
     range(4),
     ...,
     frozenset({1, 2}),
-    {1, "a"},
+    {1, 2.5},
     Config("l2"),
 ]
 

@@ -158,7 +158,7 @@ def use(x, value):
 
 
 CONSTANTS = [3, 2.5, True, "text", None, 1 + 2j, b"bytes", Mode.MUL, Level.HIGH, torch.float32, torch.device("cpu")]
-CONSTANTS += [torch.Size([2, 3]), slice(1, 4), range(5), {1, 2}, frozenset("ab")]
+CONSTANTS += [torch.Size([2, 3]), slice(1, 4), range(5), {1, 2}, frozenset({3, 4})]
 
 
 @pytest.mark.parametrize("value", CONSTANTS, ids=repr)
