@@ -1,6 +1,7 @@
 """The backends a user may name: the built-in ones, registered ones and PyTorch's own; and which is the default."""
 
 import functools
+import weakref
 
 from . import _C
 
@@ -10,6 +11,7 @@ _TORCH_PREFIX = "torch:"
 _DEFAULT = "firesteel"
 
 _registered = {}  # name -> (function, tags)
+_made = weakref.WeakValueDictionary()  # what the native part has of them
 _default = _DEFAULT
 
 
@@ -89,7 +91,12 @@ def native(backend, mode=None, options=None):
         keywords["mode"] = mode
     if options:
         keywords["options"] = options
-    return functools.partial(graph_modules.Builder, backend, keywords)
+    # One for each backend: functions compiled by the same one share their graphs. It keeps the backend, and so its id.
+    key = (id(backend), repr(keywords))
+    made = _made.get(key)
+    if made is None:
+        made = _made[key] = functools.partial(graph_modules.Builder, backend, keywords)
+    return made
 
 
 def _built_in():

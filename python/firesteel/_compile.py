@@ -10,7 +10,6 @@ import torch
 from . import _C, _backends
 from ._compiled_module import CompiledModule, is_compiled_module
 
-RECOMPILE_LIMIT = 8
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 # What compile(options=...) may hold for a built-in backend.
 OPTIONS = ()
@@ -72,7 +71,7 @@ class Options:
     def native(self, function):
         """The compiled function for a Python function or a method."""
         backend = _backends.native(self.backend, self.mode, self.options)
-        limit = self.recompile_limit or RECOMPILE_LIMIT
+        limit = self.recompile_limit or 0  # the usual one
         isolated = self.isolate_recompiles or self.notes_recompiles  # explain() shows what a function takes by itself
         return _C._compile_function(
             function, backend, self.fullgraph, limit, self.notes_recompiles, self.wait, isolated, self.dynamic

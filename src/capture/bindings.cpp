@@ -31,8 +31,6 @@ nb::object compile_function(nb::handle callable, const nb::object& backend, bool
   }
   BackendChoice choice = backend_from(backend);
   choice.wait = wait;
-  // A function gets graphs and example inputs, and takes the sizes of these for granted.
-  if (choice.kind == Backend::Callable) choice.sizes = SizePolicy::None;
   if (dynamic) choice.sizes = *dynamic ? SizePolicy::All : SizePolicy::None;
   return give(new_compiled_function(callable.ptr(),
                                     {std::move(choice), fullgraph, recompile_limit, notes_recompiles, isolated}));

@@ -92,6 +92,17 @@ PyRef next_item(Capture& capture, PyObject* callable, CallArgs& args) {
   return capture.adopt(args.call(callable));
 }
 
+// False for what is called for the items, and for values that only stand among them: reduce's first, a filling.
+bool is_gone_through(const CallArgs& args, const Caller* row, size_t index) {
+  if (index >= args.positional()) {
+    const std::string_view name = python::text_of(PyTuple_GET_ITEM(args.keywords.get(), index - args.positional()));
+    return name == "iterable" || name == "data" || name == "selectors";
+  }
+  if (!row) return true;
+  const bool takes_first = std::string_view(row->name) == "reduce";
+  return index != row->position && !(takes_first && index > 1);
+}
+
 // enumerate, zip, map, itertools …: everything iterable is looked at as a whole, then the builtin runs as it is.
 PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
   // Most of these look at what comes out of their iterables.
@@ -99,10 +110,11 @@ PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
       callable == reinterpret_cast<PyObject*>(&PyEnum_Type) || callable == reinterpret_cast<PyObject*>(&PyZip_Type);
   if (!hands_on) capture.settle_all();
   for (const PyRef& value : args.values) capture.settle(value.get());
-  for (PyRef& value : args.values) {
-    if (is_iterable(value.get())) value = get_iterator(capture, value.get());
+  const Caller* row = caller(callable);
+  for (size_t i = 0; i < args.values.size(); ++i) {
+    if (is_gone_through(args, row, i) && is_iterable(args[i])) args.values[i] = get_iterator(capture, args[i]);
   }
-  if (const Caller* row = caller(callable)) {
+  if (row) {
     if (row->position < args.positional()) args.values[row->position] = followed(args[row->position]);
     follow_keyword(args, row->keyword);
   }

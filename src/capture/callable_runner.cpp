@@ -57,7 +57,9 @@ void build_call(PyObject* builder, const Node& node, BuilderNodes& known) {
 
 class CallableRunner final : public Runner {
  public:
-  CallableRunner(Graph graph, std::vector<uint32_t> inputs, PyRef compiler) : compiler_(std::move(compiler)) {
+  CallableRunner(Graph graph, std::vector<uint32_t> inputs, const std::vector<std::vector<DynamicDim>>& open,
+                 PyRef compiler)
+      : compiler_(std::move(compiler)) {
     // What nobody reads is no input: all tensors of a call are collected, also those in containers.
     std::unordered_map<const Value*, bool> read;
     for (const auto& node : graph.nodes) node->each_input([&](const Value* value) { read[value] = true; });
@@ -68,6 +70,7 @@ class CallableRunner final : public Runner {
       kept.push_back(std::move(graph.inputs[i]));
       kept.back().captured = at::Tensor();  // comes through the guards' slots, as all others
       inputs_.push_back(inputs[i]);
+      open_.push_back(i < open.size() ? open[i] : std::vector<DynamicDim>());
     }
     graph.inputs = std::move(kept);
     outputs_ = graph.outputs.size();
@@ -104,7 +107,9 @@ class CallableRunner final : public Runner {
     BuilderNodes known;
     for (size_t i = 0; i < examples.size(); ++i) {
       const Value* value = graph_->inputs[i].value.get();
-      known[value] = checked(PyObject_CallMethod(builder.get(), "input", "sO", value->name.c_str(), examples[i].get()));
+      PyRef dims = new_tuple(open_[i], [](const DynamicDim& dim) { return new_int(dim.dim); });
+      known[value] = checked(
+          PyObject_CallMethod(builder.get(), "input", "sOO", value->name.c_str(), examples[i].get(), dims.get()));
     }
     for (const auto& node : graph_->nodes) build_call(builder.get(), *node, known);
     PyRef results = new_tuple(graph_->outputs, [&](const Arg& output) { return known.at(output.value); });
@@ -128,6 +133,7 @@ class CallableRunner final : public Runner {
 
   PyRef compiler_;
   std::vector<uint32_t> inputs_;
+  std::vector<std::vector<DynamicDim>> open_;  // of each input: the dimensions whose sizes the graph leaves open
   size_t outputs_ = 0;
   std::unique_ptr<Graph> graph_;
   mutable PyRef builder_, compiled_;  // set at the first run
@@ -136,8 +142,9 @@ class CallableRunner final : public Runner {
 
 }  // namespace
 
-std::unique_ptr<Runner> make_callable_runner(Graph graph, std::vector<uint32_t> inputs, PyRef compiler) {
-  return std::make_unique<CallableRunner>(std::move(graph), std::move(inputs), std::move(compiler));
+std::unique_ptr<Runner> make_callable_runner(Graph graph, std::vector<uint32_t> inputs,
+                                             const std::vector<std::vector<DynamicDim>>& open, PyRef compiler) {
+  return std::make_unique<CallableRunner>(std::move(graph), std::move(inputs), open, std::move(compiler));
 }
 
 }  // namespace firesteel::capture

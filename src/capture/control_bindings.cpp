@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 
 #include "aot/trace.h"
+#include "capture/allowance.h"
 #include "capture/bindings.h"
 #include "capture/callables.h"
 #include "capture/events.h"
@@ -125,6 +126,9 @@ void bind_controls(nb::module_& module) {
   module.def(
       "_set_error_provider", [](nb::handle provider) { python::set_error_provider(provider.ptr()); },
       nb::arg("provider").none());
+  module.def(
+      "_set_compile_watcher", [](nb::handle watcher) { set_compile_watcher(watcher.ptr()); },
+      nb::arg("watcher").none());
   module.def("_reset", &Region::reset_all, "Forgets all that was compiled.");
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "capture/allowance.h"
 #include "capture/callables.h"
 #include "capture/counters.h"
 #include "capture/events.h"
@@ -154,9 +155,25 @@ void Region::reset_all() {
 }
 
 // Pieces that died count only where all that was ever compiled dies at once: then compiling is no use.
-bool Region::is_full(const Bucket& bucket) const {
+bool Region::is_full(const Bucket& bucket, size_t limit) {
   constexpr size_t kPatience = 32;
-  return bucket.held.size() >= options_.recompile_limit || bucket.wasted / kPatience >= options_.recompile_limit;
+  return bucket.held.size() >= limit || bucket.wasted / kPatience >= limit;
+}
+
+bool Region::may_compile(Bucket& bucket, PyObject* function, const CallValues& values, bool whole) {
+  if (bucket.gave_up) return true;
+  const Allowance allowed = ask_allowance(options_.recompile_limit, name_of(function), bucket.held.size(),
+                                          [&] { return Pieces::explain_miss(bucket, function, values); });
+  if (!is_full(bucket, allowed.limit)) return true;
+  if (whole || allowed.fails) {
+    python::raise_as_is(
+        "RecompileLimitError",
+        fmt::format("`{}` was compiled {} times, and {} forbids running it eagerly\n  the guard that "
+                    "failed last: {}",
+                    name_of(function), bucket.held.size(), whole ? "fullgraph=True" : "fail_on_recompile_limit_hit",
+                    Pieces::explain_miss(bucket, function, values)));
+  }
+  return reach_limit(bucket, function, values);
 }
 
 void Region::note_recompile(const Bucket& bucket, PyObject* function, const CallValues& values, bool is_last) {
@@ -266,16 +283,7 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
       return fall_back(function, values, BreakReason::Generator);
     }
     if (guards::Ambient::current().python_modes) return fall_back(function, values, BreakReason::Modes);
-    if (!starts.gave_up && is_full(starts)) {
-      if (options_.fullgraph) {
-        python::raise_as_is(
-            "RecompileLimitError",
-            fmt::format("`{}` was compiled {} times, and fullgraph=True forbids running it eagerly\n  the guard that "
-                        "failed last: {}",
-                        name_of(function), starts.held.size(), Pieces::explain_miss(starts, function, values)));
-      }
-      if (!reach_limit(starts, function, values)) return nullptr;
-    }
+    if (!may_compile(starts, function, values, options_.fullgraph)) return nullptr;
     if (starts.gave_up) return fall_back(function, values, BreakReason::Limit);
   }
   return run_hooked(function, values, std::move(segment), slots);
@@ -342,8 +350,7 @@ PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function
         here.drop_stale();
         if (stance_kind() == StanceKind::EagerOnRecompile) return run_on(state, frame, BreakReason::Stance);
         if (stance_kind() == StanceKind::FailOnRecompile) refuse_to_compile(here, function, values);
-        if (!here.gave_up && is_full(here) && !reach_limit(here, function, values))
-          return fs_frame_finish(state, frame, nullptr);
+        if (!may_compile(here, function, values, /*whole=*/false)) return fs_frame_finish(state, frame, nullptr);
         if (here.gave_up) return run_on(state, frame, BreakReason::Limit);
         if (guards::Ambient::current().python_modes) {
           if (std::optional<PyObject*> ended = run_under_modes(state, frame, concrete)) return *ended;

@@ -11,7 +11,7 @@ namespace firesteel::capture {
 struct RegionOptions {
   BackendChoice backend;
   bool fullgraph;
-  size_t recompile_limit;
+  size_t recompile_limit;         // 0: the usual one
   bool notes_recompiles = false;  // for explain(): every one, and values are spelled by their own __repr__
   bool isolated = false;          // neither uses the pieces of other regions nor lends its own
 };
@@ -53,7 +53,9 @@ class Region {
   using Bucket = Pieces::Bucket;
   using Slots = guards::Slots;
 
-  bool is_full(const Bucket& bucket) const;
+  static bool is_full(const Bucket& bucket, size_t limit);
+  // Whether one more piece may be made, or the bucket has just given up; false: a warning was turned into an error.
+  bool may_compile(Bucket& bucket, PyObject* function, const CallValues& values, bool whole);
   void note_recompile(const Bucket& bucket, PyObject* function, const CallValues& values, bool is_last = false);
   // False: a warning was turned into an error.
   bool reach_limit(Bucket& bucket, PyObject* function, const CallValues& values);

@@ -175,8 +175,8 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
           make_checking_runner(std::move(segment.runner), std::move(eager), all_inputs, slot_count, segment);
     }
   } else if (!empty && backend.kind == Backend::Callable && !capture.graph.nodes.empty()) {
-    segment.runner =
-        make_callable_runner(with_sizes(capture.graph, capture.size_hints), std::move(slots), backend.compiler);
+    segment.runner = make_callable_runner(with_sizes(capture.graph, capture.size_hints), std::move(slots),
+                                          capture.dynamic_dims(), backend.compiler);
   } else if (!empty) {
     segment.runner = make_eager_runner(capture.graph, std::move(slots), segment.holdings);
   }

@@ -91,9 +91,9 @@ def test_placeholders_are_named_after_sources_and_parameters_are_inputs():
     backend = check(f, lambda: (torch.randn(5, 3), {"scale": torch.ones(2), "unused": torch.ones(9)}))
     names = [node.name for node in backend.nodes("placeholder")]
     assert len(names) == 4
-    assert names[0] == "x"
+    assert names[0] == "l_x_"
     assert any("scale" in name for name in names)
-    assert any(name.endswith("weight") for name in names)
+    assert any(name.endswith("_parameters_weight_") for name in names)
     (examples,) = backend.examples
     assert any(example is layer.weight for example in examples)
 
@@ -106,8 +106,8 @@ def test_every_tensor_node_tells_its_shape_and_its_line():
     backend = check(f, lambda: (torch.randn(4, 3, requires_grad=True),))
     (module,) = backend.modules
     values = {node.name: node.meta["example_value"] for node in module.graph.nodes if node.op != "output"}
-    assert values["x"].shape == (4, 3)
-    assert values["x"].requires_grad
+    assert values["l_x_"].shape == (4, 3)
+    assert values["l_x_"].requires_grad
     (result,) = module.graph.output_node().args[0]
     example = result.meta["example_value"]
     assert (example.shape, example.stride(), example.dtype) == ((1, 4), (1, 1), torch.float64)

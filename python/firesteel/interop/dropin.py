@@ -41,6 +41,7 @@ def uninstall():
     _installed = False
     _C._set_error_provider(None)
     _C._set_capture_listener(None)
+    _C._set_compile_watcher(None)
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
     while _changes:
@@ -62,8 +63,9 @@ def _is_loaded(name):
 
 
 def _route_dynamo():
-    from . import dynamo_counters, dynamo_names
+    from . import dynamo_config, dynamo_counters, dynamo_names
 
+    dynamo_config.follow()
     dynamo_counters.follow()
     for module, name, ours in dynamo_names.routes():
         _route(module, name, ours)

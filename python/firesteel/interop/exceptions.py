@@ -1,8 +1,10 @@
 """Firesteel's errors as PyTorch's users catch them: each also is of PyTorch's type. Loads torch._dynamo."""
 
 import functools
+import warnings
 
 from .. import _C
+from . import dynamo_config
 
 # Ours -> PyTorch's, by name in torch._dynamo.exc.
 _TWINS = {
@@ -50,6 +52,18 @@ def also(error, name):
         error.__init__(self, message)
 
     return type(name, (error, getattr(exc, name)), {"__init__": start, "__module__": "firesteel"})
+
+
+def of_backend(backend, error, module):
+    """A backend has failed: PyTorch's error, or the graph as it is where the program suppresses errors."""
+    from torch._dynamo import exc
+
+    if dynamo_config.value("suppress_errors", False):
+        warnings.warn(f"the backend {backend!r} failed, the graph runs as it is: {error}", RuntimeWarning, stacklevel=2)
+        return module.forward
+    if isinstance(error, exc.TorchDynamoException):
+        raise error
+    raise exc.BackendCompilerFailed(backend, error, None) from error
 
 
 class MisuseError(TypeError, AssertionError):

@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from .._backends import BackendError
+from . import dropin, exceptions
 
 # What fx writes into code by itself.
 _PLAIN = (int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
@@ -49,11 +50,15 @@ class Builder:
         self.graph = torch.fx.Graph()
         self.fakes = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
         self.examples = []
+        self.inputs = []  # name and open dimensions
         self.outputs = 0
 
-    def input(self, name, example):
-        """A tensor, or a number that changes from call to call."""
-        node = self.graph.placeholder(_tidy(name))
+    def input(self, name, example, open_dims):
+        """A tensor, some of its sizes left open, or a number that changes from call to call."""
+        wanted, others = _spelled(name), [known for known, _ in self.inputs]
+        unique = next(n for n in (wanted, *map(f"{wanted}{{}}".format, range(1, len(others) + 2))) if n not in others)
+        node = self.graph.placeholder(unique)
+        self.inputs.append((unique, frozenset(open_dims)))
         node.meta["example_value"] = example
         if isinstance(example, torch.Tensor):
             with torch.no_grad():
@@ -80,18 +85,53 @@ class Builder:
         """Calls the backend with the finished graph; gives what it made of it."""
         self.graph.output(tuple(outputs))
         self.graph.lint()
-        module = torch.fx.GraphModule(torch.nn.Module(), self.graph, class_name="GraphModule")
-        module.meta["name"] = self.name
+        self._drop_unread_items()
         examples, self.outputs = self.examples, len(outputs)
-        self.graph = self.fakes = self.examples = None
-        with _kept_random_state():
-            compiled = self.backend(module, examples, **self.keywords)
+        self.fakes = self.examples = None
+        if any(dims for _, dims in self.inputs) or not all(isinstance(example, torch.Tensor) for example in examples):
+            from .open_graphs import OpenGraph
+
+            return OpenGraph(self, self.inputs)
+        graph, self.graph = self.graph, None
+        return self.hand_over(self._module_of(graph), examples)
+
+    def module(self):
+        """A module of its own that holds the graph."""
+        graph = torch.fx.Graph()
+        graph.output(graph.graph_copy(self.graph, {}))
+        return self._module_of(graph)
+
+    def _module_of(self, graph):
+        module = torch.fx.GraphModule(torch.nn.Module(), graph, class_name="GraphModule")
+        module.meta["name"] = self.name
+        return module
+
+    def hand_over(self, module, examples):
+        """What the backend makes of the graph."""
+        try:
+            with _kept_random_state():
+                compiled = self.backend(module, examples, **self.keywords)
+        except Exception as error:
+            if not dropin.is_installed():
+                raise
+            return exceptions.of_backend(self.backend, error, module)
         if not callable(compiled):
             raise BackendError(
                 f"the backend {self._shown()} returned {_described(compiled)} for the graph of `{self.name}`\n"
                 "  try: return a callable that takes the graph's tensors, such as graph_module.forward"
             )
         return compiled
+
+    def _drop_unread_items(self):
+        """Of what a function gives, only what is read becomes a node of its own."""
+        for node in reversed(self.graph.nodes):
+            if (
+                node.op == "call_function"
+                and node.target is operator.getitem
+                and "item" in node.meta
+                and not node.users
+            ):
+                self.graph.erase_node(node)
 
     def refuse(self, result):
         """Raises for what a call of the backend's callable returned."""
@@ -126,6 +166,7 @@ class Builder:
             values.stack_trace = node.stack_trace = trace
         step = ~way[-1] if way[-1] < 0 else way[-1]
         made[way] = self.graph.call_function(operator.getitem, (node, step))
+        made[way].meta["item"] = step
         return made[way]
 
     def _example(self, sizes, strides, dtype, device, requires_grad):
@@ -134,9 +175,9 @@ class Builder:
         return value.requires_grad_() if requires_grad else value
 
 
-def _tidy(name):
-    """`fc__parameters__weight__` is `fc_weight` to a person."""
-    return re.sub(r"__+", "_", re.sub(r"__(parameters|buffers|modules)__", "__", name)).strip("_") or "input"
+def _spelled(name):
+    """An input's name as PyTorch spells it: `L_x_`, `L_self_modules_fc_parameters_weight_`."""
+    return "L_" + re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_") + "_"
 
 
 def _fits(value):

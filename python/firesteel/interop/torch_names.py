@@ -10,7 +10,7 @@ import torch
 import firesteel
 
 from .. import _backends
-from . import dropin, exceptions
+from . import dropin, dynamo_config, exceptions
 
 
 def compile(
@@ -31,8 +31,8 @@ def compile(
     backend = known_backend(backend)
     if isinstance(backend, str) and _backends.resolve(backend) in firesteel._C._backends():
         options = None  # those of Inductor; none of them changes a result
-    if recompile_limit is None:
-        recompile_limit = configured("recompile_limit")
+    if dynamic is None:
+        dynamic = dynamo_config.dynamic()
     apply = firesteel.compile(
         fullgraph=bool(fullgraph),
         dynamic=dynamic,
@@ -66,12 +66,6 @@ def known_backend(backend):
         else:
             return name
     raise exceptions.also(ValueError, "InvalidBackend")(missing)
-
-
-def configured(name):
-    """A value of torch._dynamo.config, where a program has loaded it."""
-    config = sys.modules.get("torch._dynamo.config")
-    return getattr(config, name, None) if config else None
 
 
 def misuse_as_pytorch_says(function):

@@ -239,7 +239,7 @@ def test_backends_of_pytorch_and_of_the_user(tmp_path):
     torch.compile(f, options={"max_autotune": True})(x)
     if hasattr(torch.compiler, "set_default_backend"):  # not in every version of PyTorch
         torch.compiler.set_default_backend("mine")
-        torch.compile(f)(x)
+        torch.compile(lambda x: x.cos())(x)
         assert len(calls) == 3 and torch.compiler.get_default_backend() == "mine"
     """,
         tmp_path=tmp_path,

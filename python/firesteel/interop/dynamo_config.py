@@ -1,0 +1,31 @@
+"""Values of torch._dynamo.config that mean something here, read when they matter: programs change them on the way."""
+
+import sys
+
+from .. import _C
+
+
+def value(name, missing=None):
+    """One of them; `missing` where no program has loaded torch._dynamo."""
+    config = sys.modules.get("torch._dynamo.config")
+    return getattr(config, name, missing) if config else missing
+
+
+def dynamic():
+    """What torch.compile(dynamic=None) stands for: a size that has changed is left open, all are, or none."""
+    if not value("assume_static_by_default", True):
+        return True
+    return None if value("automatic_dynamic_shapes", True) else False
+
+
+def follow():
+    """Asks for the limits of recompilation at the time, as programs set them around single calls."""
+    _C._set_compile_watcher(_allowance)
+
+
+def _allowance(function, compiled, why):
+    if compiled and value("error_on_recompile", False):
+        from torch._dynamo import exc
+
+        raise exc.RecompileError(f"`{function}` is compiled again, and error_on_recompile forbids it\n  why: {why}")
+    return value("recompile_limit", 0) or 0, bool(value("fail_on_recompile_limit_hit", False))

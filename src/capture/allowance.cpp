@@ -1,0 +1,40 @@
+// Asks the watcher, where there is one.
+#include "capture/allowance.h"
+
+#include "python/errors.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::checked;
+
+// Guarded by the GIL; never destroyed.
+python::PyRef& watcher() {
+  static auto* held = new python::PyRef;
+  return *held;
+}
+
+}  // namespace
+
+void set_compile_watcher(PyObject* given) {
+  watcher() = given == Py_None ? python::PyRef() : python::PyRef::borrow(given);
+}
+
+Allowance ask_allowance(size_t own_limit, const std::string& function, size_t held,
+                        const std::function<std::string()>& why) {
+  Allowance allowed;
+  if (const python::PyRef asked = watcher()) {
+    const std::string reason = held ? why() : std::string();
+    python::PyRef answer = checked(
+        PyObject_CallFunction(asked.get(), "sns", function.c_str(), static_cast<Py_ssize_t>(held), reason.c_str()));
+    Py_ssize_t limit = 0;
+    int fails = 0;
+    python::check(PyArg_ParseTuple(answer.get(), "np", &limit, &fails) != 0);
+    if (limit > 0) allowed.limit = static_cast<size_t>(limit);
+    allowed.fails = fails != 0;
+  }
+  if (own_limit) allowed.limit = own_limit;
+  return allowed;
+}
+
+}  // namespace firesteel::capture

@@ -1,0 +1,27 @@
+// How often one place in the code may be compiled: what compile() was told, or what a watcher says at that moment.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "python/py_ref.h"
+
+namespace firesteel::capture {
+
+constexpr size_t kUsualLimit = 8;
+
+struct Allowance {
+  size_t limit = kUsualLimit;
+  bool fails = false;  // at the limit: an error in place of running eagerly
+};
+
+// None: nobody is asked any more.
+void set_compile_watcher(PyObject* watcher);
+
+// Asked where nothing compiled fits. `own_limit`: compile()'s, 0 where it was told none; `held`: what is compiled
+// already; `why` tells which guard failed. Throws what the watcher raises.
+Allowance ask_allowance(size_t own_limit, const std::string& function, size_t held,
+                        const std::function<std::string()>& why);
+
+}  // namespace firesteel::capture
