@@ -84,6 +84,8 @@ from .interop.dropin import install, uninstall  # noqa: E402
 
 from . import _logs, _progress, _report, compiler  # noqa: E402, isort: skip
 
+FailOnRecompileLimitHit = RecompileLimitError  # as PyTorch calls it
+
 # Frames of these files are never "the user's line": torch, Firesteel, and what only passes calls on.
 _C._set_library_folders(
     [
@@ -109,6 +111,7 @@ __all__ = [
     "Error",
     "EscapedTensorError",
     "Explanation",
+    "FailOnRecompileLimitHit",
     "Graph",
     "GraphBreakError",
     "GraphFormatError",

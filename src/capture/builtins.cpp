@@ -210,7 +210,8 @@ PyRef address(Capture& capture, PyObject* callable, CallArgs& args) {
 
 // A new object of a C class that keeps what it is given.
 PyRef keeper(Capture& capture, PyObject* callable, CallArgs& args) { return capture.made(args.call(callable)); }
-PyRef partial(Capture& capture, PyObject* callable, CallArgs& args) { return keeper(capture, callable, args); }
+// The same for one that does not look at numbers.
+PyRef holder(Capture& capture, PyObject* callable, CallArgs& args) { return keeper(capture, callable, args); }
 
 constexpr int kDeepestCopy = 16;
 
@@ -294,7 +295,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"collections", "deque", over_iterables},
     {"builtins", "super", keeper},
     {"builtins", "object", keeper},
-    {"functools", "partial", partial},
+    {"functools", "partial", holder},
     {"operator", "itemgetter", keeper},
     {"operator", "attrgetter", keeper},
     {"operator", "methodcaller", keeper},
@@ -303,7 +304,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"sys", "exc_info", exception_info},
     {"collections", "_count_elements", count_elements},
     {"builtins", "range", pure},
-    {"builtins", "slice", keeper},
+    {"builtins", "slice", holder},
     {"builtins", "int", pure},
     {"builtins", "float", pure},
     {"builtins", "complex", pure},
@@ -454,7 +455,7 @@ bool passes_numbers_on(BuiltinRule rule) {
   constexpr BuiltinRule kRulesThatDo[] = {
       is_instance,    is_callable, type_of,    get_attribute, has_attribute,   set_attribute, delete_attribute,
       over_iterables, of_items,    pure,       sum_of,        is_any,          is_all,        truth,
-      next_item,      partial,     cast_value, length,        of_ordered_items};
+      next_item,      holder,      cast_value, length,        of_ordered_items};
   return std::find(std::begin(kRulesThatDo), std::end(kRulesThatDo), rule) != std::end(kRulesThatDo);
 }
 

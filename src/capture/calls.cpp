@@ -172,7 +172,7 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject*
     static const auto* known = new std::unordered_set<std::string_view>{"collections.defaultdict", "collections.deque"};
     if (!known->count(type->tp_name)) capture.stop(BreakReason::Creation, type->tp_name);
   }
-  if (type->tp_finalize && !exception)
+  if ((type->tp_finalize || type->tp_del) && !exception)
     capture.stop(BreakReason::Creation, fmt::format("{} (it has a __del__)", type->tp_name));
   for (const char* name : {"__new__", "__init__", "__call__"}) {
     PyRef key = interned(name);
@@ -190,6 +190,13 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject*
       guard_defaults(capture, reinterpret_cast<PyFunctionObject*>(found));
     }
   }
+  PyObject* own_new = _PyType_Lookup(type, interned("__new__").get());
+  const bool python_new = own_new && Py_IS_TYPE(own_new, &PyStaticMethod_Type);  // a named tuple's takes its fields
+  if (python_new && !maker && Py_TYPE(callable) == &PyType_Type && type->tp_init == PyBaseObject_Type.tp_init &&
+      PyType_IsSubtype(type, &PyTuple_Type)) {
+    PyRef function = python::checked(PyObject_GetAttrString(own_new, "__func__"));
+    if (PyFunction_Check(function.get())) return call_with_self(capture, function.get(), callable, std::move(args));
+  }
   PyRef init_name = interned("__init__");
   PyObject* own_init = _PyType_Lookup(type, init_name.get());
   const bool plain = type->tp_new == PyBaseObject_Type.tp_new && own_init && PyFunction_Check(own_init);
@@ -198,8 +205,6 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject*
   const bool fixed = PyType_IsSubtype(type, &PyTuple_Type) || PyType_IsSubtype(type, &PyFrozenSet_Type);
   const bool filled = PyType_IsSubtype(type, &PyDict_Type) || PyType_IsSubtype(type, &PyList_Type) ||
                       PyType_IsSubtype(type, &PySet_Type);
-  PyObject* own_new = _PyType_Lookup(type, interned("__new__").get());
-  const bool python_new = own_new && Py_IS_TYPE(own_new, &PyStaticMethod_Type);  // a named tuple's takes its fields
   if ((fixed && !python_new) || (filled && (!own_init || !PyFunction_Check(own_init)))) {
     for (PyRef& value : args.values) {
       if (PyIter_Check(value.get()) || is_python_class(Py_TYPE(value.get())))
@@ -248,7 +253,10 @@ PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
     if (name == "__new__") {
       // object.__new__(cls), tuple.__new__(cls, items)
       if (!args.values.empty() && PyType_Check(args[0]) && type != &PyType_Type) {
-        for (size_t i = 1; i < args.values.size(); ++i) args.values[i] = capture.consult_deep(args[i]);
+        // A named tuple takes over the numbers of a tuple that was made for it, as they are.
+        const bool hands_on =
+            type == &PyTuple_Type && args.values.size() == 2 && PyTuple_CheckExact(args[1]) && capture.is_made(args[1]);
+        for (size_t i = 1; i < args.values.size() && !hands_on; ++i) args.values[i] = capture.consult_deep(args[i]);
         return capture.made(args.call(callable));
       }
     }

@@ -250,8 +250,8 @@ class Capture {
   std::optional<bool> decide_size(PyObject* function, PyObject* first, PyObject* second);
   std::optional<Dim> dim_of_number(PyObject* number) const;
   const Source* source_of_dim(const Dim& dim);
-  // An int that changes, as a size of the trace; false where it cannot be one.
-  bool make_symbol(PyObject* number);
+  // An int that changes, as a size of the trace: where it may be one.
+  void make_symbol(PyObject* number);
   bool may_be_symbol(PyObject* value) const;
   enum class SymbolForm { SymInt, Leaf };
   // The same arguments with the numbers that change as torch takes them, or as leaves of the graph.
@@ -277,6 +277,8 @@ class Capture {
   void add_input(PyObject* real, PyRef fake, const Source* source, InputRole role);
   void record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
               const RecordOptions& options = {});
+  // The structure of a result in which numbers that change stand for any.
+  Tree without_open_numbers(Tree tree) const;
   void tell_story(const Node& node, const RecordOptions& options);
   PyRef opaque_argument(PyObject* value, const char* root);
   PyRef opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result);

@@ -83,7 +83,7 @@ void Capture::settle(PyObject* object) {
   if (PySlice_Check(object)) {
     auto* slice = reinterpret_cast<PySliceObject*>(object);
     for (PyObject* part : {slice->start, slice->stop, slice->step}) settle(part);
-  } else if (PyTuple_Check(object) && !PyTuple_CheckExact(object)) {
+  } else if (PyTuple_Check(object) && python::is_torch_constant(object)) {
     // A torch.Size counts as one constant, whatever it was made of.
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
       if (is_number(PyTuple_GET_ITEM(object, i))) settle(PyTuple_GET_ITEM(object, i));

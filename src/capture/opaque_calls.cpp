@@ -116,11 +116,14 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   PyRef recorded_args = args, recorded_kwargs = kwargs;
   if (!journal.empty()) {
     settle_all();
-  } else if (holds_symbol(args.get()) || (kwargs && holds_symbol(kwargs.get()))) {
-    recorded_args = with_symbols(args.get(), SymbolForm::Leaf);
-    recorded_kwargs = kwargs ? with_symbols(kwargs.get(), SymbolForm::Leaf) : PyRef();
-    args = with_symbols(args.get(), SymbolForm::SymInt);
-    kwargs = kwargs ? with_symbols(kwargs.get(), SymbolForm::SymInt) : PyRef();
+  } else if (open_numbers_) {
+    auto with = [&](const PyRef& value, SymbolForm form) {
+      return value ? or_refuse(*this, [&] { return with_symbols(value.get(), form); }) : PyRef();
+    };
+    recorded_args = with(args, SymbolForm::Leaf);
+    recorded_kwargs = with(kwargs, SymbolForm::Leaf);
+    args = with(args, SymbolForm::SymInt);
+    kwargs = with(kwargs, SymbolForm::SymInt);
   }
   const Flat before = or_refuse(*this, [&] { return python::flatten_input(args.get(), "args"); });
   const Flat named_before =
@@ -158,7 +161,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   };
   if (!unchanged(before, args.get(), "args") || (kwargs && !unchanged(named_before, kwargs.get(), "kwargs")))
     stop(BreakReason::Mutation, name);
-  result = adopt_sizes(std::move(result));
+  result = or_refuse(*this, [&] { return adopt_sizes(std::move(result)); });
   RecordOptions options;
   options.opaque = true;
   if (any_result) {

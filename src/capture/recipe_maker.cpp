@@ -7,6 +7,7 @@
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
+#include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -77,7 +78,7 @@ int32_t RecipeMaker::of(PyObject* value) {
     return add(RecipeKind::Slice, nullptr, {of(slice->start), of(slice->stop), of(slice->step)});
   }
   // A torch.Size may hold numbers from outside.
-  if (PyTuple_Check(value) && !PyTuple_CheckExact(value) && is_guardable_constant(value) && capture_.is_made(value)) {
+  if (PyTuple_Check(value) && python::is_torch_constant(value) && capture_.is_made(value)) {
     return with_parts(value, RecipeKind::Tuple, reinterpret_cast<PyObject*>(Py_TYPE(value)), [&] {
       std::vector<int32_t> parts;
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) parts.push_back(of(PyTuple_GET_ITEM(value, i)));

@@ -2,7 +2,6 @@
 //
 // The captured code works with a number as with any other that changes (numbers.cpp); what it computes from sizes are
 // sizes again, what it decides about them are conditions of the trace, and torch gets them as `torch.SymInt`.
-#include <ATen/ops/empty.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
 
@@ -19,10 +18,6 @@ namespace {
 
 using python::checked;
 
-bool is_sym_int(PyObject* object) { return torch::is_symint(py::handle(object)); }
-
-c10::SymInt unpack_sym_int(PyObject* object) { return py::handle(object).cast<c10::SymInt>(); }
-
 // What torch keeps on the object of a number that stands for a symbol. Asked without the lock.
 c10::IValue symbol_behind(const at::Tensor& number) {
   py::gil_scoped_acquire lock;
@@ -34,21 +29,6 @@ c10::IValue symbol_behind(const at::Tensor& number) {
   if (torch::is_symfloat(held)) return held.cast<c10::SymFloat>();
   if (torch::is_symbool(held)) return held.cast<c10::SymBool>();
   return {};
-}
-
-PyRef wrap_sym_int(const c10::SymInt& size) { return PyRef::steal(py::cast(size).release().ptr()); }
-
-bool holds_sym_int(PyObject* value) {
-  if (is_sym_int(value)) return true;
-  if (!PyTuple_Check(value) && !PyList_CheckExact(value)) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-    if (holds_sym_int(PySequence_Fast_GET_ITEM(value, i))) return true;
-  }
-  return false;
-}
-
-bool is_torch_size(PyObject* object) {
-  return PyTuple_Check(object) && std::string_view(Py_TYPE(object)->tp_name) == "torch.Size";
 }
 
 int64_t small_int(PyObject* number) {
@@ -93,71 +73,6 @@ std::optional<Relation> as_relation(PyObject* function, const Dim& a, const std:
   if (is_function(function, {"gt"})) return Relation::gt(a, *b);
   if (is_function(function, {"ge"})) return Relation::ge(a, *b);
   return std::nullopt;
-}
-
-// Functions of torch that take a size, a place or a count as a plain number. Others take a number to compute with, and
-// do not know what to do with a size of a trace there.
-bool takes_sizes(std::string_view name) {
-  static const auto* words = new std::unordered_set<std::string_view>{"view",
-                                                                      "reshape",
-                                                                      "expand",
-                                                                      "repeat",
-                                                                      "tile",
-                                                                      "zeros",
-                                                                      "ones",
-                                                                      "empty",
-                                                                      "full",
-                                                                      "rand",
-                                                                      "randn",
-                                                                      "randint",
-                                                                      "randperm",
-                                                                      "arange",
-                                                                      "eye",
-                                                                      "new_zeros",
-                                                                      "new_ones",
-                                                                      "new_empty",
-                                                                      "new_full",
-                                                                      "narrow",
-                                                                      "split",
-                                                                      "getitem",
-                                                                      "select",
-                                                                      "index_select",
-                                                                      "roll",
-                                                                      "topk",
-                                                                      "unflatten",
-                                                                      "broadcast_to",
-                                                                      "as_strided",
-                                                                      "tensor_split",
-                                                                      "unfold",
-                                                                      "interpolate",
-                                                                      "pad",
-                                                                      "swapaxes",
-                                                                      "new_empty_strided",
-                                                                      "empty_strided",
-                                                                      "slice_scatter",
-                                                                      "select_scatter",
-                                                                      "repeat_interleave",
-                                                                      "one_hot",
-                                                                      "adaptive_avg_pool1d",
-                                                                      "adaptive_avg_pool2d",
-                                                                      "permute",
-                                                                      "tril",
-                                                                      "triu",
-                                                                      "linspace",
-                                                                      "setitem",
-                                                                      "split_with_sizes",
-                                                                      "mod",
-                                                                      "floordiv",
-                                                                      "remainder",
-                                                                      "floor_divide",
-                                                                      "lt",
-                                                                      "le",
-                                                                      "gt",
-                                                                      "ge",
-                                                                      "eq",
-                                                                      "ne"};
-  const size_t dot = name.rfind('.');
-  return words->count(dot == std::string_view::npos ? name : name.substr(dot + 1)) != 0;
 }
 
 PyObject* function_of(DimOp op) {
@@ -251,18 +166,6 @@ PyRef Capture::size_number(const Dim& dim) {
   return new_number(value.get(), source, true, simple);
 }
 
-PyRef Capture::adopt_sizes(PyRef value) {
-  if (concrete || !value || !trace_symbols() || trace_symbols()->empty() || !holds_sym_int(value.get())) return value;
-  if (is_sym_int(value.get())) return size_number(firesteel::dim_of(unpack_sym_int(value.get())));
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(value.get());
-  PyRef items = checked(PyTuple_New(count));
-  for (Py_ssize_t i = 0; i < count; ++i)
-    PyTuple_SET_ITEM(items.get(), i, adopt_sizes(PyRef::borrow(PySequence_Fast_GET_ITEM(value.get(), i))).release());
-  if (PyList_CheckExact(value.get())) return made(checked(PySequence_List(items.get())));
-  if (!is_torch_size(value.get())) return made(std::move(items));
-  return made(checked(PyObject_CallOneArg(reinterpret_cast<PyObject*>(Py_TYPE(value.get())), items.get())));
-}
-
 std::optional<Dim> Capture::dim_of_number(PyObject* number) const {
   if (!PyLong_CheckExact(number)) return std::nullopt;
   if (auto found = numbers_.find(number); found != numbers_.end() && !found->second.settled) return found->second.dim;
@@ -318,92 +221,6 @@ std::optional<bool> Capture::same_sizes(PyObject* a, PyObject* b) {
     if (!*same) return false;
   }
   return true;
-}
-
-// Sizes 0 and 1 have graphs of their own, as those of tensors have.
-bool Capture::may_be_symbol(PyObject* value) const {
-  if (!PyLong_CheckExact(value) || !is_open_number(value)) return false;
-  const Number& number = numbers_.at(value);
-  return number.dim || (number.changes && small_int(value) >= 2);
-}
-
-bool Capture::make_symbol(PyObject* value) {
-  Number& number = numbers_.at(value);
-  if (number.dim) return true;
-  const Source* source = number.source;
-  number_sources.push_back(source);
-  number.dim = number_symbol(small_int(value), 2);
-  return true;
-}
-
-bool Capture::holds_symbol(PyObject* value) const {
-  if (!open_numbers_) return false;
-  if (may_be_symbol(value)) return true;
-  if (PySlice_Check(value)) {
-    auto* slice = reinterpret_cast<PySliceObject*>(value);
-    return holds_symbol(slice->start) || holds_symbol(slice->stop) || holds_symbol(slice->step);
-  }
-  if (PyTuple_Check(value) || PyList_CheckExact(value)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-      if (holds_symbol(PySequence_Fast_GET_ITEM(value, i))) return true;
-    }
-  }
-  if (!PyDict_CheckExact(value)) return false;
-  Py_ssize_t position = 0;
-  PyObject* item = nullptr;
-  while (PyDict_Next(value, &position, nullptr, &item)) {
-    if (holds_symbol(item)) return true;
-  }
-  return false;
-}
-
-void Capture::settle_operands(const std::string& name, PyObject* args, PyObject* kwargs) {
-  if (!open_numbers_ || takes_sizes(name)) return;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) settle(PyTuple_GET_ITEM(args, i));
-  Py_ssize_t position = 0;
-  PyObject* value = nullptr;
-  while (kwargs && PyDict_Next(kwargs, &position, nullptr, &value)) settle(value);
-}
-
-PyRef Capture::symbol_leaf(PyObject* number) {
-  const Source* source = numbers_.at(number).source;
-  auto found = symbol_leaves_.find(source);
-  if (found != symbol_leaves_.end()) return found->second;
-  PyRef leaf = python::wrap(at::empty({}, at::TensorOptions().device(at::kMeta)));
-  values_[python::unpack(leaf.get()).unsafeGetTensorImpl()] =
-      graph.add_input(Type::scalar(ValueKind::Int), InputRole::Argument, "size");
-  input_sources.push_back(source);
-  held_.push_back(leaf);
-  symbol_leaves_.emplace(source, leaf);
-  return leaf;
-}
-
-PyRef Capture::with_symbols(PyObject* value, SymbolForm form) {
-  if (!holds_symbol(value)) return PyRef::borrow(value);
-  if (may_be_symbol(value)) {
-    make_symbol(value);
-    if (form == SymbolForm::Leaf) return symbol_leaf(value);
-    Suspended suspended(*this);
-    return wrap_sym_int(trace_symbols()->sym_int(*numbers_.at(value).dim));
-  }
-  if (PySlice_Check(value)) {
-    auto* slice = reinterpret_cast<PySliceObject*>(value);
-    return checked(PySlice_New(with_symbols(slice->start, form).get(), with_symbols(slice->stop, form).get(),
-                               with_symbols(slice->step, form).get()));
-  }
-  if (PyDict_CheckExact(value)) {
-    PyRef copy = checked(PyDict_Copy(value));
-    Py_ssize_t position = 0;
-    PyObject *key = nullptr, *item = nullptr;
-    while (PyDict_Next(value, &position, &key, &item))
-      python::check(PyDict_SetItem(copy.get(), key, with_symbols(item, form).get()) == 0);
-    return copy;
-  }
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
-  PyRef items = checked(PyTuple_New(count));
-  for (Py_ssize_t i = 0; i < count; ++i)
-    PyTuple_SET_ITEM(items.get(), i, with_symbols(PySequence_Fast_GET_ITEM(value, i), form).release());
-  return PyList_CheckExact(value) ? checked(PySequence_List(items.get())) : items;
 }
 
 void Capture::note_sizes(const Trace& trace) {

@@ -146,6 +146,13 @@ bool all_guarded(const Tree& tree) {
   return std::all_of(tree.children.begin(), tree.children.end(), all_guarded);
 }
 
+Tree Capture::without_open_numbers(Tree tree) const {
+  if (tree.kind == TreeKind::Constant && tree.context && is_open_number(static_cast<PyRef*>(tree.context.get())->get()))
+    return Tree::constant("any number");
+  for (Tree& child : tree.children) child = without_open_numbers(std::move(child));
+  return tree;
+}
+
 void Capture::record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
                      const RecordOptions& options) {
   const std::optional<Flat>& flat_result = options.flat_result;
@@ -158,7 +165,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
     found.clear();
     for (size_t i = 0; i < flat_result->leaves.size(); ++i)
       found.emplace_back(flat_result->leaves[i], std::vector<Py_ssize_t>{static_cast<Py_ssize_t>(i)});
-    call->callable = new_flat_caller(callable, flat_result->tree);
+    call->callable = new_flat_caller(callable, without_open_numbers(flat_result->tree));
   }
   Flat positional = flatten(*this, args, name, flat_result.has_value());
   PyRef no_keywords = kwargs ? PyRef() : python::checked(PyDict_New());

@@ -70,7 +70,7 @@ SizeCheck::Answer SizeCheck::failed(PyObject* const* slots) const {
     }
     answer.values.push_back(value);
     if (value < symbols_[i].least || value > symbols_[i].most) {
-      answer.empty_answer = false;
+      answer.holds = false;
       answer.symbol = static_cast<int>(i);
       return answer;
     }
@@ -79,7 +79,7 @@ SizeCheck::Answer SizeCheck::failed(PyObject* const* slots) const {
   try {
     if (sizes_) sizes = sizes_->run(answer.values);
   } catch (const Error&) {  // one of them has no value
-    answer.empty_answer = false;
+    answer.holds = false;
     answer.tensor = 0;
     return answer;
   }
@@ -89,19 +89,19 @@ SizeCheck::Answer SizeCheck::failed(PyObject* const* slots) const {
     for (const SizedTensor::Part& part : tensors_[t].parts) {
       const int64_t now = part.is_size ? tensor.sizes()[part.dim] : tensor.strides()[part.dim];
       if (now == sizes[next++]) continue;
-      answer.empty_answer = false;
+      answer.holds = false;
       answer.tensor = static_cast<int>(t);
       return answer;
     }
   }
   answer.condition = program_ ? program_->run(answer.values.data()) : -1;
-  answer.empty_answer = answer.condition < 0;
+  answer.holds = answer.condition < 0;
   return answer;
 }
 
 std::string SizeCheck::explain(PyObject* const* slots) const {
   const Answer answer = failed(slots);
-  if (answer.empty_answer) return {};
+  if (answer.holds) return {};
   std::string values;
   for (size_t i = 0; i < answer.values.size(); ++i) {
     const std::string from =

@@ -35,7 +35,7 @@ class SizeCheck {
     add_conditions(guard.conditions);
   }
 
-  bool holds(PyObject* const* slots) const { return failed(slots).empty_answer; }
+  bool holds(PyObject* const* slots) const { return failed(slots).holds; }
   // In words what does not hold; empty where all does.
   std::string explain(PyObject* const* slots) const;
   // One line a condition.
@@ -43,7 +43,7 @@ class SizeCheck {
 
  private:
   struct Answer {
-    bool empty_answer = true;  // all holds
+    bool holds = true;
     int symbol = -1, tensor = -1, condition = -1;
     SymbolValues values;
   };

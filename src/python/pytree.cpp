@@ -165,9 +165,10 @@ class Matcher {
       }
       leaves_.push_back(PyRef::borrow(object));
     } else if (traced.kind == TreeKind::Constant) {
-      if (is_tensor(object) || !same_constant(static_cast<PyRef*>(traced.context.get())->get(), object)) {
-        differ(traced, object, path);
-      }
+      // One without a value stands for any number.
+      const bool same = traced.context ? same_constant(static_cast<PyRef*>(traced.context.get())->get(), object)
+                                       : PyLong_Check(object) || PyFloat_Check(object);
+      if (is_tensor(object) || !same) differ(traced, object, path);
     } else {
       container(traced, object, path, any_order);
     }
@@ -263,6 +264,24 @@ PyRef unflatten(const Tree& tree, const std::vector<PyRef>& leaves, size_t& next
     PyTuple_SET_ITEM(children.get(), static_cast<Py_ssize_t>(i), unflatten(tree.children[i], leaves, next).release());
   }
   return node.kind->build(node.type.get(), node.context.get(), children);
+}
+
+PyRef map_parts(PyObject* object, const std::function<PyRef(PyObject*)>& map) {
+  const NodeKind* kind = is_tensor(object) ? nullptr : kind_of(object);
+  if (!kind) return map(object);
+  RecursionGuard guard;
+  Parts parts;
+  std::string problem;
+  FS_REQUIRE(kind->take_apart(object, parts, problem), TraceError, "{}", problem);
+  bool changed = false;
+  PyRef children = checked(PyTuple_New(static_cast<Py_ssize_t>(parts.children.size())));
+  for (size_t i = 0; i < parts.children.size(); ++i) {
+    PyRef child = map_parts(parts.children[i].get(), map);
+    changed = changed || child.get() != parts.children[i].get();
+    PyTuple_SET_ITEM(children.get(), static_cast<Py_ssize_t>(i), child.release());
+  }
+  if (!changed) return PyRef::borrow(object);
+  return kind->build(reinterpret_cast<PyObject*>(Py_TYPE(object)), parts.context.get(), children);
 }
 
 void name_leaves(const Tree& tree, const std::string& prefix, std::vector<std::string>& names) {

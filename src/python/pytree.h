@@ -1,6 +1,7 @@
 // Nested Python values taken apart into tensors and a Tree, and put together again.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ Flat flatten_result(PyObject* object, PyObject* function);
 
 // The nested value for `leaves`, taken from `next` onwards.
 PyRef unflatten(const Tree& tree, const std::vector<PyRef>& leaves, size_t& next);
+
+// The same nested value with every part that is no container replaced by what `map` gives for it; the object itself
+// where all stay.
+PyRef map_parts(PyObject* object, const std::function<PyRef(PyObject*)>& map);
 
 // Takes `object` apart along a tree made earlier and appends its tensors to `leaves`. Throws InputMismatchError with
 // the path, what was traced and what was given. `any_order` lets the outermost dict's keys come in any order, as

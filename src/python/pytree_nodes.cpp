@@ -196,6 +196,15 @@ bool is_slice_of_tensors(PyObject* object) {
 }
 
 const NodeKind kSlice = {"slice", TreeKind::Custom, take_slice, build_slice, index_step};
+
+PyRef build_size(PyObject*, PyObject*, const PyRef& children) {
+  static PyObject* type = [] {
+    PyRef module = checked(PyImport_ImportModule("torch"));
+    return checked(PyObject_GetAttrString(module.get(), "Size")).release();
+  }();
+  return checked(PyObject_CallOneArg(type, children.get()));
+}
+const NodeKind kOpenSize = {"torch.Size", TreeKind::Custom, take_sequence, build_size, index_step};
 const NodeKind kRegistered = {"registered class", TreeKind::Custom, take_registered, build_registered, registered_step};
 
 bool is_named_tuple(PyTypeObject* type) {
@@ -217,6 +226,13 @@ PyTypeObject* collections_type(const char* name) {
 
 }  // namespace
 
+PyObject* open_size_type() {
+  static PyObject* type =
+      checked(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(O){}", "Size", &PyTuple_Type))
+          .release();
+  return type;
+}
+
 const NodeKind* kind_of(PyObject* object) {
   if (is_slice_of_tensors(object)) return &kSlice;
   PyTypeObject* type = Py_TYPE(object);
@@ -229,6 +245,7 @@ const NodeKind* kind_of(PyObject* object) {
   if (type == ordered_dict) return &kOrderedDict;
   if (type == default_dict) return &kDefaultDict;
   if (type == deque) return &kDeque;
+  if (reinterpret_cast<PyObject*>(type) == open_size_type()) return &kOpenSize;
   if (is_torch_constant(object)) return nullptr;  // torch registers its Size, as a tuple
   if (registered(reinterpret_cast<PyObject*>(type))) return &kRegistered;
   if (PyTuple_Check(object)) {

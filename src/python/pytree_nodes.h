@@ -28,6 +28,10 @@ struct NodeKind {
 // Null for what is no container.
 const NodeKind* kind_of(PyObject* object);
 
+// A tuple in the place of a torch.Size some of whose numbers are leaves, which torch.Size itself cannot hold; a
+// torch.Size when it is built.
+PyObject* open_size_type();
+
 // What a Tree keeps of a container: enough to build it again and to compare another one with it.
 struct NodeContext {
   const NodeKind* kind;

@@ -21,7 +21,6 @@ class FIRESTEEL_API OpenSizes {
 
   // One result a Dim. Throws InputMismatchError where one has no value: a division by zero, or a number past 64 bits.
   std::vector<int64_t> run(std::span<const int64_t> symbols) const;
-  size_t count() const { return count_; }
 
  private:
   std::vector<std::string> names_;

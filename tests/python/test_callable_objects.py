@@ -3,6 +3,7 @@ with a metaclass of their own, Counter. They are captured whole, with what they 
 
 import collections
 import contextlib
+import enum
 import functools
 import gc
 import operator
@@ -335,3 +336,45 @@ def test_an_exception_handled_around_the_call_is_seen(backend):
             assert same(compiled(x), x.cos())
     whole = firesteel.compile(handled_or_not, backend=backend, fullgraph=True)
     assert same(whole(x), x.sin())
+
+
+def dropped_inside(x):
+    box = Box(2)
+    reference = weakref.ref(box)
+    before = reference() is None
+    del box
+    return x * 2, before, reference() is None
+
+
+def taken_out_inside(x, boxes):
+    reference = weakref.ref(boxes[0])
+    boxes.clear()
+    return x * 2, reference() is None
+
+
+def test_what_the_program_drops_is_gone_for_it(backend):
+    x = torch.randn(3)
+    compiled = firesteel.compile(dropped_inside, backend=backend)
+    assert same(compiled(x), dropped_inside(x))
+    compiled = firesteel.compile(taken_out_inside, backend=backend)
+    for _ in range(2):
+        given, seen = [Box(1)], [Box(1)]
+        for box in (*given, *seen):
+            box.inner = None  # else it lies in a circle
+        del box
+        assert same(compiled(x, given), taken_out_inside(x, seen))
+
+
+def test_members_of_an_enum_over_a_tuple_made_inside(backend):
+    def program(x):
+        class Place(tuple, enum.Enum):
+            FIRST = (1, "one")
+            SECOND = (2, "two")
+
+        return x * Place.FIRST.value[0], Place.FIRST, Place
+
+    x = torch.randn(3)
+    result, member, made = firesteel.compile(program, backend=backend)(x)
+    assert same(result, x)
+    assert member is made.FIRST
+    assert (member.name, member.value, tuple(member)) == ("FIRST", (1, "one"), (1, "one"))

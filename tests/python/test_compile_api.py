@@ -192,7 +192,7 @@ def test_every_option_of_the_contract_is_taken():
     assert compiled(torch.ones(1)).item() == 2
     compiled(torch.ones(2))
     compiled(torch.ones(3))
-    with pytest.raises(firesteel.RecompileLimitError):
+    with pytest.raises(firesteel.FailOnRecompileLimitHit):
         compiled(torch.ones(3, 3))
 
 
