@@ -15,6 +15,7 @@
 #include "capture/iterables.h"
 #include "capture/marked_calls.h"
 #include "capture/tensor_history.h"
+#include "capture/tensor_text.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -110,6 +111,8 @@ PyRef is_instance(Capture& capture, PyObject* callable, CallArgs& args) {
     if (const Source* source = capture.source_of(args[1]); source && PyType_Check(args[1]))
       capture.admit(args[1], source);
   }
+  // What is no string yet will be one.
+  if (!args.values.empty() && is_tensor_text(args[0])) args.values[0] = checked(PyUnicode_New(0, 0));
   Suspended suspended(capture);
   return args.call(callable);
 }
@@ -121,7 +124,7 @@ PyRef is_callable(Capture&, PyObject* callable, CallArgs& args) {
 
 PyRef type_of(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() != 1) refuse(capture, callable);
-  return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(args[0])));
+  return PyRef::borrow(reinterpret_cast<PyObject*>(is_tensor_text(args[0]) ? &PyUnicode_Type : Py_TYPE(args[0])));
 }
 
 PyRef interned_name(const CallArgs& args) {
@@ -189,6 +192,25 @@ PyRef truth(Capture& capture, PyObject* callable, CallArgs& args) {
 PyRef text(Capture& capture, PyObject* callable, CallArgs& args) {
   for (const PyRef& value : args.values) watch_text(capture, value.get());
   return args.call(callable);
+}
+
+// torch._check_tensor_all_with(error, condition, message): an operator of the graph that raises the same.
+PyRef check_all(Capture& capture, PyObject* callable, CallArgs& args) {
+  const bool plain = args.values.size() >= 2 && args.values.size() <= 3 && !args.keyword_count();
+  if (!plain || !python::is_tensor(args[1]) || python::unpack(args[1]).scalar_type() != at::kBool)
+    return args.call(callable);  // raises
+  PyRef text = checked(PyUnicode_FromString(
+      "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an "
+      "enhancement request to PyTorch.)"));
+  if (args.values.size() == 3 && args[2] != Py_None) text = call(capture, args[2], {});
+  if (args[0] != PyExc_RuntimeError || !PyUnicode_CheckExact(text.get()))
+    capture.stop(BreakReason::DataDependent, "a tensor decides about an exception");
+  PyRef torch = checked(PyImport_ImportModule("torch"));
+  PyRef assertion = checked(PyObject_GetAttrString(torch.get(), "_assert_async"));
+  PyRef every = checked(PyObject_GetAttrString(torch.get(), "_is_all_true"));
+  PyRef all = capture.torch_call(every.get(), "torch._is_all_true", checked(PyTuple_Pack(1, args[1])));
+  capture.torch_call(assertion.get(), "torch._assert_async", checked(PyTuple_Pack(2, all.get(), text.get())));
+  return PyRef::borrow(Py_None);
 }
 
 PyRef hash_of(Capture& capture, PyObject* callable, CallArgs& args) {
@@ -378,6 +400,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"torch._C._functorch", "peek_interpreter_stack", ambient},
     {"torch", "promote_types", ambient},
     {"torch", "is_floating_point", ambient},
+    {"torch", "_check_tensor_all_with", check_all},
     {"torch", "is_complex", ambient},
     {"torch", "is_tensor", ambient},
     {"torch._C", "_set_grad_enabled", effect},

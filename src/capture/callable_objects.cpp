@@ -170,8 +170,9 @@ PyRef call_partial(Capture& capture, PyObject* partial, CallArgs args) {
 PyRef referent_of(Capture& capture, PyObject* reference) {
   PyObject* object = PyWeakref_GET_OBJECT(reference);
   const Source* source = capture.source_of(reference);
-  // The capture holds on to what it made or took away, which for the user may be gone by now.
-  if (object != Py_None && ((!source && capture.is_made(object)) || !capture.journal.empty()))
+  // The capture holds on to what it made or took away, and the frame to its variables as they were: what the user has
+  // let go of may be gone for him by now.
+  if (object != Py_None && ((!source && capture.is_made(object)) || !capture.journal.empty() || capture.lets_go))
     capture.stop(BreakReason::CFunction, "weakref.ref.__call__");
   if (!source) return capture.adopt(PyRef::borrow(object));
   return capture.admit(object, capture.sources.step(source, AccessKind::Referent));

@@ -236,6 +236,7 @@ class Capture {
   std::vector<PyRef> inference_blocks;  // those that are open (inference_mode.cpp)
   bool inference_around = false;        // inference mode was on before the first of them
   bool switches_modes = false;          // a node changes torch's thread-local state
+  bool lets_go = false;                 // a variable that held an object from outside holds another now
 
  private:
   struct Number {

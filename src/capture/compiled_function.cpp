@@ -6,6 +6,7 @@
 #include "capture/callable_type.h"
 #include "capture/callables.h"
 #include "capture/marked_function.h"
+#include "capture/tensor_text.h"
 #include "python/constants.h"
 #include "python/errors.h"
 
@@ -70,6 +71,7 @@ void make_callable_types(PyObject* module) {
   make_marked_type(module);
   make_flat_caller_type(module);
   make_followed_type(module);
+  make_tensor_text_type(module);
 }
 
 PyRef new_compiled_function(PyObject* callable, const RegionOptions& options) {

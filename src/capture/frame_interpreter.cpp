@@ -284,13 +284,16 @@ PyRef FrameInterpreter::pop() {
 }
 
 void FrameInterpreter::set_local(int index, PyRef value) {
-  local_sources_[index] = nullptr;
+  const bool untouched = std::exchange(local_sources_[index], nullptr) != nullptr;
   PyRef old = std::exchange(locals_[index], std::move(value));
   if (!capture_.concrete) {
     // The object itself goes only when the piece has run, too late for its __del__ and for who asks after it.
     if (old && old.get() != locals_[index].get() && may_be_finalized(capture_, old.get()))
       capture_.stop(BreakReason::Value,
                     "a variable may be the last to hold an object with a __del__ or weak references");
+    const bool lets_go = old && old.get() != locals_[index].get() && (untouched || capture_.source_of(old.get())) &&
+                         !python::is_tensor(old.get()) && !is_guardable_constant(old.get());
+    capture_.lets_go = capture_.lets_go || lets_go;
     return;
   }
   PyObject*& place = fs_frame_locals(frame_)[index];

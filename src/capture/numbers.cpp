@@ -12,6 +12,7 @@
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/tensor_text.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -80,6 +81,7 @@ void Capture::settle_at(const Source* source) {
 }
 
 void Capture::settle(PyObject* object) {
+  if (is_tensor_text(object)) stop_at_tensor_text(*this, object);
   if (PySlice_Check(object)) {
     auto* slice = reinterpret_cast<PySliceObject*>(object);
     for (PyObject* part : {slice->start, slice->stop, slice->step}) settle(part);

@@ -6,6 +6,7 @@
 #include "capture/capture.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/opaque_state.h"
+#include "capture/tensor_text.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -89,6 +90,7 @@ PyObject* underlying(Capture& capture, PyObject* function, CallArgs& args) {
 
 // Real tensors become stand-ins wherever they lie, in registered classes too; all that is not a tensor is guarded.
 PyRef Capture::opaque_argument(PyObject* value, const char* root) {
+  stop_at_tensor_text(*this, value);
   PyRef known;
   {
     const KeepSymbols keep(keeps_symbols_);

@@ -5,6 +5,7 @@
 
 #include "capture/callables.h"
 #include "capture/frame_interpreter.h"
+#include "capture/tensor_text.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -256,6 +257,10 @@ void FrameInterpreter::build_slice(int arg) {
 
 void FrameInterpreter::build_string(int arg) {
   std::vector<PyRef> parts = pop_many(arg);
+  if (std::any_of(parts.begin(), parts.end(), [](const PyRef& part) { return is_tensor_text(part.get()); })) {
+    push(new_tensor_text(capture_));
+    return;
+  }
   PyRef list = checked(PyList_New(arg));
   for (int i = 0; i < arg; ++i) PyList_SET_ITEM(list.get(), i, parts[i].release());
   push(checked(PyUnicode_Join(checked(PyUnicode_New(0, 0)).get(), list.get())));
@@ -264,6 +269,10 @@ void FrameInterpreter::build_string(int arg) {
 void FrameInterpreter::format_value(int arg) {
   PyRef spec = arg & 4 ? pop() : PyRef();
   PyRef value = pop();
+  if (!capture_.concrete && (python::is_tensor(value.get()) || is_tensor_text(value.get()))) {
+    push(new_tensor_text(capture_));
+    return;
+  }
   watch_text(capture_, value.get());
   constexpr PyObject* (*kConversions[])(PyObject*) = {nullptr, PyObject_Str, PyObject_Repr, PyObject_ASCII};
   if (auto* convert = kConversions[arg & 3]) value = checked(convert(value.get()));

@@ -7,6 +7,7 @@
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/tensor_text.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -72,6 +73,7 @@ int32_t RecipeMaker::of(PyObject* value) {
   if (PyObject* callable = followed_callable(value)) return of(callable);
   if (auto found = known_.find(value); found != known_.end()) return found->second;
   if (python::is_tensor(value)) return tensor(value);
+  if (is_tensor_text(value)) throw NoRecipe{PyRef::borrow(value), "the text of a tensor"};
   if (const Source* source = capture_.number_source(value)) return load(source);
   if (PySlice_Check(value)) {
     auto* slice = reinterpret_cast<PySliceObject*>(value);

@@ -110,11 +110,11 @@ PyRef Capture::symbol_leaf(PyObject* number) {
 }
 
 PyRef Capture::with_symbols(PyObject* value, SymbolForm form) {
+  Suspended suspended(*this);  // classes that are registered come apart by Python functions
   auto symbol = [&](PyObject* number) {
     if (!may_be_symbol(number)) return PyRef::borrow(number);
     make_symbol(number);
     if (form == SymbolForm::Leaf) return symbol_leaf(number);
-    Suspended suspended(*this);
     return PyRef::steal(py::cast(trace_symbols()->sym_int(*numbers_.at(number).dim)).release().ptr());
   };
   return python::map_parts(value, [&](PyObject* part) {
@@ -142,6 +142,7 @@ PyRef Capture::adopt_sizes(PyRef value) {
       return PyRef::borrow(handle.cast<c10::SymBool>().guard_bool(__FILE__, __LINE__) ? Py_True : Py_False);
     return PyRef::borrow(part);
   };
+  Suspended suspended(*this);
   return python::map_parts(value.get(), [&](PyObject* part) {
     if (!is_torch_size(part)) return adopt(part);
     PyRef items = map_tuple(part, adopt);

@@ -15,6 +15,4 @@ NOT_YET = {
     "conditional-detr:train": "FS-DATA-DEPENDENT",
     "groupvit:train": "FS-DATA-DEPENDENT",
     "vilt": "FS-DATA-DEPENDENT",
-    "llava": "FS-C-FUNCTION",
-    "paligemma": "FS-DATA-DEPENDENT",
 }

@@ -11,7 +11,9 @@ from transformers.utils.output_capturing import install_all_output_capturing_hoo
 VOCAB = 99
 BATCH = 2
 # Their first forward puts hooks on their modules, under a lock, which is left to Python: it is done before the call.
-HOOKED_AT_FIRST = {"dpt", "segformer.segmentation"}
+HOOKED_AT_FIRST = {"dpt", "llava", "segformer.segmentation"}
+# These ask whether they are compiled and make another mask then, for PyTorch as for us: eager is told so too.
+OTHERS_WHEN_COMPILED = {"paligemma"}
 DROPOUT_FIELD = re.compile(r"drop(out|_rate|_path|_prob)|pdrop|layerdrop")
 
 
