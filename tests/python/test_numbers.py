@@ -425,4 +425,4 @@ def test_a_backend_that_is_a_function_gets_numbers():
     compiled = firesteel.compile(program, backend=backend)
     for n in (2.0, 3.0, 4.0, 5.0):
         assert same(compiled(X, n), program(X, n))
-    assert seen == [[torch.Tensor], [torch.Tensor, float]]
+    assert seen == [[torch.Tensor], [torch.Tensor, torch.SymFloat]]
