@@ -105,7 +105,13 @@ Py_ssize_t length_of(Capture& capture, PyObject* object) {
 
 bool contains(Capture& capture, PyObject* container, PyObject* item) {
   if (!capture.concrete) {
-    capture.settle_deep(container);
+    if (PyDict_CheckExact(container)) {
+      Py_ssize_t position = 0;
+      PyObject* key = nullptr;
+      while (PyDict_Next(container, &position, &key, nullptr)) capture.settle_deep(key);  // its values matter not
+    } else {
+      capture.settle_deep(container);
+    }
     capture.settle_deep(item);
     if (python::is_tensor(container)) capture.stop(BreakReason::DataDependent, "`in` on a tensor");
     PyObject* dict = PyDict_Check(container) ? container : nullptr;

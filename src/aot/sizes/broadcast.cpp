@@ -9,13 +9,9 @@ std::optional<std::vector<Dim>> broadcast(SizeCall& call, std::vector<Dim> a, co
   for (size_t i = 0; i < b.size(); ++i) {
     Dim& size = a[a.size() - b.size() + i];
     if (size == b[i] || call.decide(Relation::eq(b[i], 1))) continue;
-    if (call.decide(Relation::eq(size, 1))) {
-      size = b[i];
-    } else if (!call.decide(Relation::eq(size, b[i]))) {
-      return std::nullopt;
-    } else if (b[i].is_number()) {
-      size = b[i];
-    }
+    const bool is_one = call.decide(Relation::eq(size, 1));
+    if (!is_one && !call.decide(Relation::eq(size, b[i]))) return std::nullopt;
+    if (is_one || b[i].is_number()) size = b[i];
   }
   return a;
 }

@@ -18,7 +18,7 @@ bool layer_norm(SizeCall& call) {
 }
 
 // The gradients that were asked for: of the input, and of the weight and the bias, which have the same sizes.
-bool norm_backward(SizeCall& call, const c10::List<bool>& wanted, std::vector<Dim> weight) {
+bool norm_backward(SizeCall& call, const c10::List<bool>& wanted, const std::vector<Dim>& weight) {
   if (wanted[0]) call.give(call.sizes(1));
   while (call.layouts.size() < call.results.size()) call.give(weight);
   return true;

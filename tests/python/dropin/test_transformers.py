@@ -10,7 +10,8 @@ import firesteel
 
 transformers.logging.set_verbosity_error()
 config = LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-                     num_key_value_heads=2, max_position_embeddings=64, eos_token_id=None, bos_token_id=1, pad_token_id=0)
+                     num_key_value_heads=2, max_position_embeddings=64, eos_token_id=None, bos_token_id=1,
+                     pad_token_id=0)
 
 
 def model():

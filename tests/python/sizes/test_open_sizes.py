@@ -125,12 +125,17 @@ def masked(x):
     return (x @ x.t() + causal).softmax(-1), x.masked_fill(x < 0, 0.0), torch.eye(n) @ x
 
 
+def among_keywords(x, **options):
+    options["n"] = x.shape[0]
+    return x * (2 if "m" in options or "n" not in options else 3) + options["n"]
+
+
 def strided(x):
     return x[::2] * 2, x[-2:], x[:, 1::2].contiguous(), x.t().contiguous().view(6, -1), x.expand(3, -1, -1).sum(0)
 
 
 FUNCTIONS = [pointwise, matmul, linear, gram, reshape, joined, attention, normed, lookup, loss, numbers, written,
-             reduced, drawn, split, masked, strided]  # fmt: skip
+             reduced, drawn, split, masked, among_keywords, strided]  # fmt: skip
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
