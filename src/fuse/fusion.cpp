@@ -68,7 +68,8 @@ class Fuser {
   struct Read {
     const Value* value;  // as the node names it
     Operand operand;
-    Unit unit;  // what computes the root
+    Unit unit;   // what computes the root
+    bool apart;  // must not be computed where it is read
   };
   // Where a node would lie in a group.
   struct Seat {
@@ -95,7 +96,7 @@ class Fuser {
     node.each_input([&](const Value* value) {
       Operand operand = resolve(value);
       const Unit unit = operand.constant ? UnitGraph::kNone : units_.unit_of(operand.root->def);
-      reads.push_back({value, std::move(operand), unit});
+      reads.push_back({value, std::move(operand), unit, space->wants_in_memory(value) || space->is_moved(value)});
     });
     Seat seat = beside_producers(*space, reads);
     if (seat.group == UnitGraph::kNone) seat = beside_sibling(*space, reads);
@@ -107,7 +108,8 @@ class Fuser {
     }
     for (const Read& read : reads) {
       units_.depend(seat.group, read.unit);
-      if (read.unit != seat.group && !read.operand.constant) readers_[read.operand.root].push_back({&node, read.value});
+      if (read.unit != seat.group && !read.operand.constant && !read.apart)
+        readers_[read.operand.root].push_back({&node, read.value});
     }
     take(node, *space, std::move(seat));
   }
@@ -159,7 +161,7 @@ class Fuser {
   // broadcast to that space. A dimension along which it repeats has no loops.
   std::optional<Placement> placement_of(const NodeSpace& space, const Read& read) {
     auto root = placements_.find(read.operand.root);
-    if (root == placements_.end() || !groups_.contains(read.unit)) return std::nullopt;
+    if (root == placements_.end() || !groups_.contains(read.unit) || read.apart) return std::nullopt;
     const std::vector<Dim>& sizes = read.value->type.sizes;
     if (sizes.size() > space.sizes.size()) return std::nullopt;
     const size_t first = space.first_dim(read.value);
@@ -280,7 +282,7 @@ class Fuser {
   Seat beside_sibling(const NodeSpace& space, const std::vector<Read>& reads) {
     for (const Read& read : reads) {
       auto found = readers_.find(read.operand.root);
-      if (read.operand.constant || found == readers_.end()) continue;
+      if (read.operand.constant || read.apart || found == readers_.end()) continue;
       for (const Reader& reader : found->second) {
         const Type &theirs = reader.value->type, &ours = read.value->type;
         const GroupNode& beside = spaces_.at(reader.node);
@@ -315,10 +317,12 @@ class Fuser {
     return stored;
   }
 
-  // A reduction is worth a kernel of its own, and so is work on much memory.
+  // A reduction is worth a kernel of its own, and so is work on much memory; to join tensors ATen copies faster.
   bool is_large_enough(Unit unit) const {
-    return groups_.contains(unit) && (units_.nodes(unit).size() >= options_.smallest_group || reduced_.contains(unit) ||
-                                      is_large_in_order(*units_.nodes(unit).front()));
+    if (!groups_.contains(unit)) return false;
+    const std::vector<const Node*>& nodes = units_.nodes(unit);
+    return nodes.size() >= options_.smallest_group || reduced_.contains(unit) ||
+           (is_large_in_order(*nodes.front()) && spaces_.at(nodes.front()).space.moved.size() < 2);
   }
 
   std::vector<FusedGroup> build() {

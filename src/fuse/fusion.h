@@ -9,6 +9,7 @@
 
 #include <span>
 
+#include "fuse/index_check.h"
 #include "fuse/loop_ir.h"
 #include "graph/graph.h"
 
@@ -23,6 +24,7 @@ struct FusedGroup {
   std::vector<const Node*> nodes;     // in graph order
   std::vector<const Value*> inputs;   // the kernel's buffers: first those it reads,
   std::vector<const Value*> outputs;  // then those it writes
+  std::vector<IndexCheck> checks;     // what must hold before it may run
   LoopKernel kernel;
 };
 

@@ -2,7 +2,9 @@
 #include "fuse/group_builder.h"
 
 #include "base/error.h"
+#include "fuse/lookup_rules.h"
 #include "fuse/operand.h"
+#include "fuse/piece_rules.h"
 
 namespace firesteel {
 namespace {
@@ -37,6 +39,8 @@ class GroupBuilder {
     MemberOperands(GroupBuilder& group, const GroupNode& member) : group_(group), member_(member) {}
     ExprId value(const Value* value) override { return group_.read(member_, value); }
     ExprId index(size_t dim) override { return group_.index(member_, dim); }
+    ExprId look_up(const Lookup& lookup, ExprId further) override { return group_.look_up(member_, lookup, further); }
+    ExprId piece(const Piece& piece, ExprId inside) override { return group_.piece(member_, piece, inside); }
 
    private:
     GroupBuilder& group_;
@@ -62,17 +66,31 @@ class GroupBuilder {
 
   ExprId read(const GroupNode& member, const Value* value) {
     const Operand operand = resolve(value);
-    if (auto here = computed_.find(operand.root); here != computed_.end()) return here->second;
+    auto here = computed_.find(operand.root);
+    if (here != computed_.end() && member.shift.empty()) return here->second;
     if (operand.constant) return constant(*operand.constant, *element_of(operand.root->type.dtype));
-    if (repeated_.contains(operand.root)) return repeat(member, *operand.root->def);
-    IndexMap map = map_into(value->type, member.placement, member.space.sizes, member.space.first_dim(value));
+    if (repeated_.contains(operand.root)) return repeat(member, operand);
+    FS_CHECK(here == computed_.end(), "a kernel cannot read at other points what it computes");
+    const size_t first = member.space.first_dim(value);
+    IndexMap map = map_into(value->type, member.placement, member.space.sizes, first);
     map.offset = operand.offset;
-    return group_.kernel.load(buffer(operand.root), std::move(map));
+    for (size_t d = 0; d < value->type.sizes.size() && !member.shift.empty(); ++d) {
+      if (value->type.sizes[d].number() == member.space.sizes[d + first])
+        map.offset -= member.shift[d + first] * value->type.strides[d].number();
+    }
+    if (member.inside == kNoExpr) return group_.kernel.load(buffer(operand.root), std::move(map));
+    return group_.kernel.load_if(buffer(operand.root), std::move(map), member.inside);
   }
 
   // Another group's node, at the points of this member.
-  ExprId repeat(const GroupNode& member, const Node& node) {
-    const GroupNode again{&node, *node_space(node), member.placement};
+  ExprId repeat(const GroupNode& member, const Operand& operand) {
+    const Node& node = *operand.root->def;
+    GroupNode again{&node, *node_space(node), member.placement, member.shift, member.inside};
+    if (!operand.views.empty()) {
+      const std::vector<int64_t> starts = *slice_starts(operand);
+      again.shift.resize(starts.size(), 0);
+      for (size_t d = 0; d < starts.size(); ++d) again.shift[d] -= starts[d];
+    }
     MemberOperands operands(*this, again);
     return lower_node(node, group_.kernel, operands).front();
   }
@@ -81,7 +99,30 @@ class GroupBuilder {
     IndexMap map;
     map.strides.assign(group_.kernel.sizes.size(), 0);
     add_strides(map, member.placement[dim], 1);
+    if (!member.shift.empty()) map.offset = -member.shift[dim];
     return group_.kernel.index(std::move(map));
+  }
+
+  ExprId piece(const GroupNode& member, const Piece& piece, ExprId inside) {
+    GroupNode part{nullptr, NodeSpace{*numbers(piece.value->type.sizes), {}}, {}, {}, inside};
+    if (member.inside != kNoExpr) part.inside = group_.kernel.op(LoopOp::And, member.inside, inside);
+    for (size_t d = 0; d < piece.along.size(); ++d) {
+      part.placement.push_back(member.placement[piece.along[d]]);
+      part.shift.push_back(piece.start[d] + (member.shift.empty() ? 0 : member.shift[piece.along[d]]));
+    }
+    return read(part, piece.value);
+  }
+
+  ExprId look_up(const GroupNode& member, const Lookup& lookup, ExprId further) {
+    group_.checks.push_back(check_of(*member.node, lookup, [this](const Value* root) { return buffer(root); }));
+    const Operand table = resolve(lookup.table);
+    IndexMap map;
+    map.strides.assign(group_.kernel.sizes.size(), 0);
+    map.offset = table.offset;
+    for (size_t d = 0; d < lookup.along.size(); ++d) {
+      if (lookup.along[d]) add_strides(map, member.placement[*lookup.along[d]], lookup.table->type.strides[d].number());
+    }
+    return group_.kernel.load_at(buffer(table.root), std::move(map), further);
   }
 
   ExprId constant(const at::Scalar& number, Element type) {

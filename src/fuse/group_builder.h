@@ -17,6 +17,10 @@ struct GroupNode {
   const Node* node;
   NodeSpace space;
   Placement placement;
+  // Where it stands in for a piece of an index space: how far that begins along each dimension, and whether the point
+  // is in it.
+  std::vector<int64_t> shift = {};
+  ExprId inside = kNoExpr;
 };
 
 // What a group knows of the graph around it.

@@ -20,7 +20,7 @@ bool same_points(const FusedGroup& group, const Overwrite& pair) {
   for (const LoopStore& store : group.kernel.stores) {
     if (store.buffer != buffer) continue;
     return std::all_of(group.kernel.exprs.begin(), group.kernel.exprs.end(), [&](const LoopExpr& expr) {
-      return expr.op != LoopOp::Load || expr.buffer != pair.input || expr.map == store.map;
+      return !is_load(expr.op) || expr.buffer != pair.input || (expr.op == LoopOp::Load && expr.map == store.map);
     });
   }
   return false;

@@ -11,7 +11,7 @@ namespace {
 template <class F>
 void each_map(LoopKernel& kernel, F&& visit) {
   for (LoopExpr& expr : kernel.exprs) {
-    if (expr.op == LoopOp::Load || expr.op == LoopOp::Index) visit(expr.map);
+    if (has_map(expr.op)) visit(expr.map);
   }
   for (LoopStore& store : kernel.stores) visit(store.map);
 }
@@ -37,8 +37,8 @@ std::string constant_text(const LoopExpr& expr) {
 
 std::string expr_text(const LoopExpr& expr) {
   std::string text = std::string(loop_op_text(expr.op)) + " " + element_text(expr.type);
-  if (expr.op == LoopOp::Load) text += " #" + std::to_string(expr.buffer);
-  if (expr.op == LoopOp::Load || expr.op == LoopOp::Index) text += " " + map_text(expr.map);
+  if (is_load(expr.op)) text += " #" + std::to_string(expr.buffer);
+  if (has_map(expr.op)) text += " " + map_text(expr.map);
   if (expr.op == LoopOp::Constant) text += " " + constant_text(expr);
   for (int i = 0; i < operand_count(expr.op); ++i) text += (i ? ", %" : " %") + std::to_string(expr.operands[i]);
   return text;
@@ -95,6 +95,8 @@ int operand_count(LoopOp op) {
 
 bool is_transcendental(LoopOp op) { return op >= LoopOp::Exp && op <= LoopOp::Erf; }
 bool is_reduction(LoopOp op) { return op >= LoopOp::RowSum && op <= LoopOp::RowAll; }
+bool is_load(LoopOp op) { return op >= LoopOp::Load && op <= LoopOp::LoadIf; }
+bool has_map(LoopOp op) { return is_load(op) || op == LoopOp::Index; }
 
 ExprId LoopKernel::add(LoopExpr expr) {
   auto [known, is_new] = known_.emplace(expr_text(expr), static_cast<ExprId>(exprs.size()));
@@ -102,13 +104,24 @@ ExprId LoopKernel::add(LoopExpr expr) {
   return known->second;
 }
 
-ExprId LoopKernel::load(int32_t buffer, IndexMap map) {
+ExprId LoopKernel::add_load(LoopOp op, int32_t buffer, IndexMap map, ExprId operand) {
   LoopExpr expr;
-  expr.op = LoopOp::Load;
+  expr.op = op;
   expr.type = buffers[buffer];
+  expr.operands[0] = operand;
   expr.buffer = buffer;
   expr.map = std::move(map);
   return add(std::move(expr));
+}
+
+ExprId LoopKernel::load(int32_t buffer, IndexMap map) {
+  return add_load(LoopOp::Load, buffer, std::move(map), kNoExpr);
+}
+ExprId LoopKernel::load_at(int32_t buffer, IndexMap map, ExprId further) {
+  return add_load(LoopOp::LoadAt, buffer, std::move(map), further);
+}
+ExprId LoopKernel::load_if(int32_t buffer, IndexMap map, ExprId inside) {
+  return add_load(LoopOp::LoadIf, buffer, std::move(map), inside);
 }
 
 ExprId LoopKernel::index(IndexMap map) {
@@ -167,6 +180,20 @@ int64_t LoopKernel::transcendentals() const {
   return std::count_if(exprs.begin(), exprs.end(), [](const LoopExpr& expr) { return is_transcendental(expr.op); });
 }
 
+std::vector<bool> LoopKernel::varying(size_t loop) const {
+  std::vector<bool> varies(exprs.size(), false);
+  for (size_t i = 0; i < exprs.size(); ++i) {
+    const LoopExpr& expr = exprs[i];
+    if (is_reduction(expr.op)) {
+      varies[i] = loop < row_loops();
+      continue;
+    }
+    varies[i] = has_map(expr.op) && (loop >= expr.map.strides.size() || expr.map.strides[loop] != 0);
+    for (int k = 0; k < operand_count(expr.op); ++k) varies[i] = varies[i] || varies[expr.operands[k]];
+  }
+  return varies;
+}
+
 void LoopKernel::reorder(const std::vector<size_t>& order) {
   auto permute = [&](std::vector<int64_t>& numbers) {
     std::vector<int64_t> old = numbers;
@@ -191,7 +218,7 @@ const IndexMap* LoopKernel::leading_map() const {
     if (!store.per_row) consider(store.map);
   }
   for (const LoopExpr& expr : exprs) {
-    if (expr.op == LoopOp::Load) consider(expr.map);
+    if (is_load(expr.op)) consider(expr.map);
   }
   return best;
 }

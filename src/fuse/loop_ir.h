@@ -7,7 +7,8 @@
 //    Nothing else carries from point to point, and nothing from row to row.
 //  - Expressions are in SSA order: operands stand before their uses. Equal expressions are one (hash-consed).
 //  - Memory is read and written through index maps only: element = offset + Σ stride[d] · index[d]. Broadcasting is a
-//    stride of 0, a transposed view a permutation of strides; a view is never a copy.
+//    stride of 0, a transposed view a permutation of strides; a view is never a copy. A lookup goes as many elements
+//    further as an expression says; whoever runs the kernel has made sure that it stays inside the buffer.
 //  - Arithmetic is on i32, i64, f32 and f64. The narrow types exist in memory and as results of casts: a bf16 or f16
 //    value is an f32 that was rounded to it, an i8, i16 or u8 value an i32 that was cut to it.
 //  - Two kernels with the same text are the same kernel.
@@ -50,6 +51,8 @@ bool is_float(Element type);        // bf16, f16, f32, f64
 // clang-format off
 #define FIRESTEEL_LOOP_OPS(X)                                                            \
   X(Load, "load", 0, "an element of a buffer")                                           \
+  X(LoadAt, "load_at", 1, "an element of a buffer, a (an i64) elements further")         \
+  X(LoadIf, "load_if", 1, "an element of a buffer; 0, and nothing read, where a is not") \
   X(Constant, "const", 0, "a number")                                                    \
   X(Cast, "cast", 1, "to the expression's type, as C converts; to bool: not equal to 0") \
   X(Neg, "neg", 1, "-a")                                                                 \
@@ -113,6 +116,8 @@ const char* loop_op_text(LoopOp op);
 int operand_count(LoopOp op);
 bool is_transcendental(LoopOp op);  // costs as much as some ten additions
 bool is_reduction(LoopOp op);
+bool is_load(LoopOp op);  // reads a buffer
+bool has_map(LoopOp op);  // is said by an index map: reads a buffer, or is an index
 
 // Where in a buffer the point of an index lies, in elements.
 struct IndexMap {
@@ -128,8 +133,8 @@ struct LoopExpr {
   LoopOp op = LoopOp::Constant;
   Element type = Element::F32;
   ExprId operands[3] = {kNoExpr, kNoExpr, kNoExpr};
-  int32_t buffer = -1;  // Load
-  IndexMap map;         // Load, Index
+  int32_t buffer = -1;  // of a load
+  IndexMap map;         // of a load or an index
   double number = 0;    // Constant of a float type
   int64_t integer = 0;  // Constant of any other
 };
@@ -151,6 +156,8 @@ class LoopKernel {
 
   // Each gives back an equal expression where there is one.
   ExprId load(int32_t buffer, IndexMap map);
+  ExprId load_at(int32_t buffer, IndexMap map, ExprId further);
+  ExprId load_if(int32_t buffer, IndexMap map, ExprId inside);
   ExprId index(IndexMap map);
   ExprId number(Element type, double value);    // of a float type
   ExprId integer(Element type, int64_t value);  // of any other
@@ -163,6 +170,7 @@ class LoopKernel {
   int64_t row_length() const;  // 1 where nothing is reduced
   size_t row_loops() const { return sizes.size() - reduced; }
   int64_t transcendentals() const;
+  std::vector<bool> varying(size_t loop) const;  // by expression: whether it changes along that loop
 
   // Puts loops in the order of memory, those over rows and those along a row each by themselves, and joins neighbours
   // that every map walks as one.
@@ -172,6 +180,7 @@ class LoopKernel {
 
  private:
   ExprId add(LoopExpr expr);
+  ExprId add_load(LoopOp op, int32_t buffer, IndexMap map, ExprId operand);
   const IndexMap* leading_map() const;
   void reorder(const std::vector<size_t>& order);
   std::unordered_map<std::string, ExprId> known_;  // by text

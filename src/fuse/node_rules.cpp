@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "fuse/lookup_rules.h"
+#include "fuse/piece_rules.h"
 #include "fuse/row_plan.h"
 #include "fuse/row_rules.h"
 
@@ -38,6 +40,18 @@ bool results_fit(const Node& node, const NodeSpace& space) {
     if (*sizes != space.sizes && *sizes != kept && *sizes != dropped) return false;
   }
   return true;
+}
+
+// Many stretches of memory of less than a vector each. Lookups and pieces do not let loops be joined, so that each
+// stretch would be a loop of its own: ATen is faster.
+bool has_short_runs(const Type& type) {
+  constexpr int64_t kShort = 16, kMany = 256;
+  int64_t points = 1, run = 1;
+  for (size_t d = 0; d < type.sizes.size(); ++d) {
+    points *= type.sizes[d].number();
+    if (type.strides[d] == Dim(1) && type.sizes[d].number() > 1) run = type.sizes[d].number();
+  }
+  return run < kShort && points / run > kMany;
 }
 
 std::optional<NodeSpace> row_space(const Node& node, const RowRule& rule) {
@@ -75,6 +89,14 @@ RowResults lower_row(const Node& node, const RowRule& rule, int64_t row_length, 
 
 }  // namespace
 
+bool NodeSpace::wants_in_memory(const Value* operand) const {
+  return std::find(in_memory.begin(), in_memory.end(), operand) != in_memory.end();
+}
+
+bool NodeSpace::is_moved(const Value* operand) const {
+  return std::find(moved.begin(), moved.end(), operand) != moved.end();
+}
+
 size_t NodeSpace::first_dim(const Value* operand) const {
   for (auto [value, first] : aligned) {
     if (value == operand) return first;
@@ -97,7 +119,11 @@ int64_t NodeSpace::rows() const {
 std::optional<NodeSpace> node_space(const Node& node) {
   if (is_pointwise(node)) return NodeSpace{*numbers(node.outputs[0]->type.sizes), {}};
   const RowRule* rule = row_rule(node);
-  if (!rule) return std::nullopt;
+  if (!rule) {
+    std::optional<NodeSpace> space = lookup_space(node);
+    if (!space) space = piece_space(node);
+    return space && !has_short_runs(node.outputs[0]->type) ? space : std::nullopt;
+  }
   std::optional<NodeSpace> space = row_space(node, *rule);
   if (!space) return std::nullopt;
   LoopKernel scratch;
@@ -112,7 +138,9 @@ std::vector<ExprId> lower_node(const Node& node, LoopKernel& kernel, Operands& o
     FS_CHECK(results, "`{}` was put in a group and has no loop form", node.op.str());
     return *results;
   }
-  const std::optional<ExprId> result = lower_pointwise(node, kernel, operands);
+  std::optional<ExprId> result = lower_lookup(node, kernel, operands);
+  if (!result) result = lower_pieces(node, kernel, operands);
+  if (!result) result = lower_pointwise(node, kernel, operands);
   FS_CHECK(result, "`{}` was put in a group and has no loop form", node.op.str());
   return {*result};
 }

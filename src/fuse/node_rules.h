@@ -11,7 +11,13 @@ struct NodeSpace {
   std::vector<bool> reduced;  // by dimension; empty where none is
   // Operands that lie along other dimensions than the last ones: where they begin.
   std::vector<std::pair<const Value*, size_t>> aligned = {};
+  // Operands that no kernel may both compute and read here: tables, and the indices that say where in them.
+  std::vector<const Value*> in_memory = {};
+  // Operands that are read at other points: no kernel may both compute and read them, but it may compute them again.
+  std::vector<const Value*> moved = {};
 
+  bool wants_in_memory(const Value* operand) const;
+  bool is_moved(const Value* operand) const;
   size_t first_dim(const Value* operand) const;
   bool reduces() const { return !reduced.empty(); }
   int64_t rows() const;

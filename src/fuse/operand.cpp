@@ -180,6 +180,19 @@ Operand resolve(const Value* value) {
   return operand;
 }
 
+std::optional<std::vector<int64_t>> slice_starts(const Operand& operand) {
+  std::vector<int64_t> starts(operand.root->type.sizes.size(), 0);
+  for (const Node* view : operand.views) {
+    const Type &from = view->args[0].value->type, &to = view->outputs[0]->type;
+    if (view_rule(*view)->kind != ViewKind::Slice || from.strides != to.strides) return std::nullopt;
+    const auto dim = static_cast<size_t>(wrapped(view->args[1].constant.toInt(), starts.size()));
+    const int64_t stride = from.strides[dim].number();
+    if (stride == 0) return std::nullopt;
+    starts[dim] += *view_offset(*view, ViewKind::Slice) / stride;
+  }
+  return starts;
+}
+
 std::optional<Placement> place_view(const Operand& operand, Placement root, LoopTable& loops) {
   std::optional<Placement> placement = std::move(root);
   for (const Node* view : operand.views) {

@@ -29,6 +29,9 @@ struct Operand {
 // Follows views back. The operand's own recorded strides are the index map into the root's memory.
 Operand resolve(const Value* value);
 
+// How far the viewed points lie from the root's along each dimension, where the views do nothing but cut pieces out.
+std::optional<std::vector<int64_t>> slice_starts(const Operand& operand);
+
 // Where the viewed value lies in an index space in which its root lies at `root`; a dimension that repeats has no
 // loops. None where a view drops or regroups points, so that the value is not the same points in another shape.
 std::optional<Placement> place_view(const Operand& operand, Placement root, LoopTable& loops);

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "fuse/lookup_rules.h"
+#include "fuse/piece_rules.h"
 #include "fuse/pointwise_tables.h"
 
 namespace firesteel {
@@ -316,6 +318,16 @@ PointwiseRule rule_of(const Node& node) {
 ExprId NoOperands::value(const Value* value) {
   kernel_.buffers.push_back(*element_of(value->type.dtype));
   return kernel_.load(static_cast<int32_t>(kernel_.buffers.size()) - 1, {});
+}
+
+ExprId NoOperands::look_up(const Lookup& lookup, ExprId further) {
+  kernel_.buffers.push_back(*element_of(lookup.table->type.dtype));
+  return kernel_.load_at(static_cast<int32_t>(kernel_.buffers.size()) - 1, {}, further);
+}
+
+ExprId NoOperands::piece(const Piece& piece, ExprId inside) {
+  kernel_.buffers.push_back(*element_of(piece.value->type.dtype));
+  return kernel_.load_if(static_cast<int32_t>(kernel_.buffers.size()) - 1, {}, inside);
 }
 
 std::optional<ExprId> lower_pointwise(const Node& node, LoopKernel& kernel, Operands& operands) {

@@ -8,12 +8,19 @@
 
 namespace firesteel {
 
+struct Lookup;
+struct Piece;
+
 // What rules build on: expressions at the points of the node's index space.
 class Operands {
  public:
   virtual ~Operands() = default;
   virtual ExprId value(const Value* value) = 0;  // of a tensor argument, in the element type that it has in memory
   virtual ExprId index(size_t dim) = 0;          // an i64
+  // Of the node's table, `further` (an i64) elements beyond where the point lies along those dimensions that it shares.
+  virtual ExprId look_up(const Lookup& lookup, ExprId further) = 0;
+  // Of a tensor that lies somewhere in the index space, where the point is `inside` it; 0 elsewhere.
+  virtual ExprId piece(const Piece& piece, ExprId inside) = 0;
 };
 
 // Stands in where only the question counts whether a rule applies.
@@ -22,6 +29,8 @@ class NoOperands final : public Operands {
   explicit NoOperands(LoopKernel& kernel) : kernel_(kernel) {}
   ExprId value(const Value* value) override;
   ExprId index(size_t) override { return kernel_.index({}); }
+  ExprId look_up(const Lookup& lookup, ExprId further) override;
+  ExprId piece(const Piece& piece, ExprId inside) override;
 
  private:
   LoopKernel& kernel_;

@@ -1,8 +1,6 @@
 // Looks at what a value takes, and at who reads it.
 #include "fuse/repeats.h"
 
-#include <algorithm>
-
 #include "fuse/operand.h"
 
 namespace firesteel {
@@ -12,59 +10,110 @@ constexpr int64_t kFewOperations = 6;
 
 class Repeats {
  public:
-  Repeats(const std::unordered_map<const Node*, GroupNode>& members,
+  Repeats(const Graph& graph, const std::unordered_map<const Node*, GroupNode>& members,
           const std::function<int32_t(const Node*)>& group_of)
-      : members_(members), group_of_(group_of) {}
+      : graph_(graph), members_(members), group_of_(group_of) {}
 
-  std::unordered_set<const Value*> find(const Graph& graph) {
-    std::unordered_map<const Value*, bool> allowed;  // values read from outside, and whether all readers can repeat
-    auto forbid = [&](const Value* value) { allowed[resolve(value).root] = false; };
-    for (const Arg& result : graph.outputs) result.each_value(forbid);
-    for (const Mutation& mutation : graph.mutations) forbid(mutation.updated);
-    for (const auto& node : graph.nodes) {
-      if (is_mapped_view(*node)) continue;  // read by whoever reads the view
-      node->each_input([&](const Value* value) {
-        const Operand operand = resolve(value);
-        const Node* maker = operand.root->def;
-        if (!maker || !members_.contains(maker)) return;
-        const int32_t here = group_of_(node.get());
-        if (here >= 0 && here == group_of_(maker)) return;
-        auto [known, is_new] = allowed.emplace(operand.root, true);
-        known->second = known->second && here >= 0 && operand.views.empty() &&
-                        members_.at(node.get()).space.sizes == members_.at(maker).space.sizes;
-      });
+  std::unordered_set<const Value*> find() {
+    auto forbid = [&](const Value* value) { forbidden_.insert(resolve(value).root); };
+    for (const Arg& result : graph_.outputs) result.each_value(forbid);
+    for (const Mutation& mutation : graph_.mutations) forbid(mutation.updated);
+    find_readers();
+    // What turns out dear may be what another value counted on: until nothing changes.
+    for (;;) {
+      find_possible();
+      if (forbid_dear()) continue;
+      return possible_;
     }
-    std::unordered_set<const Value*> result;
-    for (const auto& [value, can_repeat] : allowed) {
-      if (can_repeat && cost(value) <= kFewOperations) result.insert(value);
-    }
-    return result;
   }
 
  private:
+  struct Reader {
+    const Node* node;
+    const Value* value;
+    Operand operand;
+  };
   static constexpr int64_t kDear = kFewOperations + 1;
+
+  void find_readers() {
+    for (const auto& node : graph_.nodes) {
+      if (is_mapped_view(*node)) continue;  // read by whoever reads the view
+      node->each_input([&](const Value* value) {
+        Operand operand = resolve(value);
+        if (members_.contains(operand.root->def))
+          readers_[operand.root].push_back({node.get(), value, std::move(operand)});
+      });
+    }
+  }
+
+  // Whether the reader can compute the value again at the points where it reads it.
+  bool can_repeat(const Reader& reader) const {
+    auto member = members_.find(reader.node);
+    if (member == members_.end()) return false;
+    const NodeSpace& space = member->second.space;
+    return !space.wants_in_memory(reader.value) && slice_starts(reader.operand) &&
+           (space.is_moved(reader.value) || *numbers(reader.value->type.sizes) == space.sizes);
+  }
+
+  // Values whose readers outside of the group can all repeat them, in kernels or in what kernels repeat.
+  void find_possible() {
+    possible_.clear();
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      const Node& maker = *graph_.nodes[i];
+      if (!members_.contains(&maker) || maker.outputs.size() != 1) continue;
+      const Value* value = maker.outputs[0].get();
+      auto readers = readers_.find(value);
+      if (readers == readers_.end() || forbidden_.contains(value)) continue;
+      const int32_t home = group_of_(&maker);
+      bool all = true, outside = false;
+      for (const Reader& reader : readers->second) {
+        const int32_t group = group_of_(reader.node);
+        if (group >= 0 && group == home) continue;
+        outside = true;
+        const bool in_kernel =
+            group >= 0 || (reader.node->outputs.size() == 1 && possible_.contains(reader.node->outputs[0].get()));
+        all = all && in_kernel && can_repeat(reader);
+      }
+      if (all && outside) possible_.insert(value);
+    }
+  }
+
+  bool forbid_dear() {
+    const size_t before = forbidden_.size();
+    for (const Value* value : possible_) {
+      if (cost(value) > kFewOperations) forbidden_.insert(value);
+    }
+    return forbidden_.size() != before;
+  }
 
   // Operations to compute the value from memory that no kernel has to write for it.
   int64_t cost(const Value* value) const {
     auto found = members_.find(value->def);
-    if (found == members_.end() || found->second.space.reduces() || value->def->outputs.size() != 1) return kDear;
+    if (found->second.space.reduces()) return kDear;
     LoopKernel scratch;
     NoOperands operands(scratch);
     lower_node(*value->def, scratch, operands);
     int64_t total = 0;
     for (const LoopExpr& expr : scratch.exprs) {
-      const bool dear = is_transcendental(expr.op) || expr.op == LoopOp::Div || expr.op == LoopOp::Sqrt;
+      const bool dear = is_transcendental(expr.op) || expr.op == LoopOp::Div || expr.op == LoopOp::Sqrt ||
+                        expr.op == LoopOp::LoadAt;
       total += dear ? kDear : expr.op != LoopOp::Load && expr.op != LoopOp::Constant;
     }
     value->def->each_input([&](const Value* input) {
-      const Operand operand = resolve(input);
-      if (!operand.constant && operand.root->def && members_.contains(operand.root->def)) total += kDear;
+      Operand operand = resolve(input);
+      if (operand.constant || !members_.contains(operand.root->def) || total >= kDear) return;
+      const Value* root = operand.root;
+      const bool again = possible_.contains(root) && can_repeat({value->def, input, std::move(operand)});
+      total += again ? cost(root) : kDear;
     });
     return total;
   }
 
+  const Graph& graph_;
   const std::unordered_map<const Node*, GroupNode>& members_;
   const std::function<int32_t(const Node*)>& group_of_;
+  std::unordered_map<const Value*, std::vector<Reader>> readers_;  // of what members make
+  std::unordered_set<const Value*> forbidden_, possible_;
 };
 
 }  // namespace
@@ -72,7 +121,7 @@ class Repeats {
 std::unordered_set<const Value*> cheap_repeats(const Graph& graph,
                                                const std::unordered_map<const Node*, GroupNode>& members,
                                                const std::function<int32_t(const Node*)>& group_of) {
-  return Repeats(members, group_of).find(graph);
+  return Repeats(graph, members, group_of).find();
 }
 
 }  // namespace firesteel

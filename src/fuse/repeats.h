@@ -10,7 +10,7 @@ namespace firesteel {
 
 // `members`: all nodes of groups. `group_of`: of a node, -1 where it will not run in a kernel.
 // The rule: a pointwise value of a few additions and multiplications of what lies in memory anyway, which only other
-// kernels read, each at the same points.
+// kernels read, each at the same points or, as a piece of something, at points moved by a fixed number.
 std::unordered_set<const Value*> cheap_repeats(const Graph& graph,
                                                const std::unordered_map<const Node*, GroupNode>& members,
                                                const std::function<int32_t(const Node*)>& group_of);

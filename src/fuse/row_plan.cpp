@@ -15,7 +15,7 @@ constexpr int64_t kChunkPoints = 1 << 15;
 int cost_of(LoopOp op) {
   if (is_transcendental(op)) return 10;
   if (op == LoopOp::Div || op == LoopOp::Sqrt) return 5;
-  if (op == LoopOp::Load) return 2;
+  if (is_load(op)) return 2;
   return op == LoopOp::Constant ? 0 : 1;
 }
 
@@ -49,9 +49,9 @@ void RowPlan::find_levels(const LoopKernel& kernel) {
       of_row = of_row && per_row[expr.operands[k]];
       pass[i] = std::max(pass[i], pass[expr.operands[k]]);
     }
-    if (expr.op == LoopOp::Load || expr.op == LoopOp::Index) {
-      of_row = std::all_of(expr.map.strides.begin() + static_cast<int64_t>(kernel.row_loops()), expr.map.strides.end(),
-                           [](int64_t stride) { return stride == 0; });
+    if (has_map(expr.op)) {
+      of_row = of_row && std::all_of(expr.map.strides.begin() + static_cast<int64_t>(kernel.row_loops()),
+                                     expr.map.strides.end(), [](int64_t stride) { return stride == 0; });
     }
     per_row[i] = of_row;
     if (is_reduction(expr.op)) {
@@ -147,8 +147,15 @@ void RowPlan::choose_direction(const LoopKernel& kernel) {
       const int64_t stride = map.strides[loop];
       total += stride == 1 ? 1 : stride == 0 ? 0 : -2;
     };
+    const std::vector<bool> varies = kernel.varying(loop);
     for (size_t i = 0; i < kernel.exprs.size(); ++i) {
-      if (kernel.exprs[i].op == LoopOp::Load && !per_row[i]) add(kernel.exprs[i].map);
+      const LoopExpr& expr = kernel.exprs[i];
+      if (!is_load(expr.op) || per_row[i]) continue;
+      if (expr.op == LoopOp::LoadAt && varies[expr.operands[0]]) {
+        total -= 2;
+      } else {
+        add(expr.map);
+      }
     }
     for (const LoopStore& store : kernel.stores) {
       if (!store.per_row) add(store.map);

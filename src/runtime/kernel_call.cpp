@@ -8,6 +8,7 @@
 #include "fuse/operand.h"
 #include "fuse/row_plan.h"
 #include "runtime/buffer_pool.h"
+#include "runtime/index_check.h"
 
 namespace firesteel {
 namespace {
@@ -29,7 +30,7 @@ KernelCall::Layout KernelCall::layout_of(const Value* value) {
 }
 
 KernelCall::KernelCall(const FusedGroup& group, KernelFunction function)
-    : function_(function), units_(group.kernel.rows()), grain_(grain_of(group.kernel)) {
+    : function_(function), checks_(group.checks), units_(group.kernel.rows()), grain_(grain_of(group.kernel)) {
   if (group.kernel.reduced) {
     const RowPlan plan(group.kernel);
     chunk_slots_ = plan.chunk_slots(group.kernel);
@@ -51,6 +52,7 @@ bool KernelCall::fits(const at::Tensor& tensor, const Layout& layout) {
 void KernelCall::run(std::span<const at::Tensor* const> inputs, std::span<at::Tensor> outputs) const {
   c10::SmallVector<void*, 16> buffers;
   c10::SmallVector<at::Tensor, 2> copies;  // of inputs that came in another layout
+  c10::SmallVector<at::Tensor, 8> read;    // kept where indices are to be looked at
   for (size_t i = 0; i < inputs.size(); ++i) {
     const at::Tensor* tensor = inputs[i];
     if (!fits(*tensor, inputs_[i])) {
@@ -59,7 +61,9 @@ void KernelCall::run(std::span<const at::Tensor* const> inputs, std::span<at::Te
       tensor = &copies.back();
     }
     buffers.push_back(const_cast<void*>(tensor->const_data_ptr()));
+    if (may_refuse()) read.push_back(*tensor);
   }
+  for (const IndexCheck& check : checks_) check_indices(check, read);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined() || !fits(outputs[i], outputs_[i]))
       outputs[i] = pooled_tensor(outputs_[i].sizes, outputs_[i].strides, outputs_[i].dtype);

@@ -13,6 +13,7 @@ class KernelCall {
   // `function`: null where it is still to come; run() must wait for it.
   KernelCall(const FusedGroup& group, KernelFunction function);
   void provide(KernelFunction function) { function_ = function; }
+  bool may_refuse() const { return !checks_.empty(); }  // raise an error for what its inputs hold
 
   // `inputs`: the group's, in order. `outputs`: as many as the group has, each replaced by a new tensor where it is not
   // one to write to, an input that may be overwritten.
@@ -28,6 +29,7 @@ class KernelCall {
 
   KernelFunction function_;
   std::vector<Layout> inputs_, outputs_;
+  std::vector<IndexCheck> checks_;
   int64_t units_;            // points, rows, or chunks of rows
   int64_t grain_;            // units worth a thread
   int64_t chunk_slots_ = 0;  // of 8 bytes, for what chunks make

@@ -141,7 +141,8 @@ void Program::begin(const Graph& graph) {
 // Whether it may raise an error for what its arguments hold. A write to an input must not come before one that does,
 // as the caller would find the input changed by a call that failed.
 bool Program::may_refuse(const Instruction& instruction) {
-  if (instruction.kernel || op_facts(*instruction.op).is_view) return false;
+  if (instruction.kernel) return instruction.kernel->may_refuse();
+  if (op_facts(*instruction.op).is_view) return false;
   static constexpr std::string_view kNever[] = {
       "aten::mm",    "aten::addmm",    "aten::bmm",  "aten::baddbmm", "aten::convolution", "aten::convolution_backward",
       "aten::clone", "aten::_to_copy", "aten::copy", "aten::full",    "aten::empty",       "mkldnn::_linear_pointwise"};

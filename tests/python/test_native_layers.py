@@ -197,7 +197,8 @@ def test_gradient_of_an_embedding(shape, padding, dtype):
     def f(table, indices):
         return F.embedding(indices, table, padding_idx=padding)
 
-    check(f, table, indices, aten_ops=2)  # the reading and the adding
+    large = indices.numel() * 257 * dtype.itemsize >= 256 << 10
+    check(f, table, indices, aten_ops=1 if large else 2)  # the adding, and the reading where it is worth no kernel
 
 
 def test_gradients_of_embeddings_reuse_memory():

@@ -46,6 +46,13 @@ VIEWS = [
     "torch.cat([{a}[..., 1:], {a}[..., :1]], -1)",
     "{a}.repeat(2, *[1] * {a}.dim())",
     "F.pad({a}, (1, 2), value=1)",
+    "F.pad({a}, (-1, 1, 2, 0))",
+    "{a}[({k} % 2).long().flatten()[:5]]",
+    "{a}[..., -1 - ({k} % 2).long()]",
+    "{a}.index_select({d}, ({k} % {a}.shape[{d}]).flatten()[:7].long())",
+    "{a}.gather({d}, ({k} % {a}.shape[{d}]).long())",
+    "{x}.gather({d}, {x}.argmax({d}, keepdim=True))",
+    "F.embedding(({k} % {x}.shape[0]).long(), {x})",
 ]
 # Which zero is the larger of 0.0 and -0.0 depends in eager on where in a vector they lie: adding 0.0 makes them alike.
 EXACT = [
@@ -91,6 +98,8 @@ EXACT = [
     "{k} + {x}",
     "{b} * {x}",
     "{x}.tril()",
+    "torch.cat([-{x}[..., 1:], {x}[..., :1]], -1) * {x}",
+    "F.pad({x}[..., :-1], (1, 0)) + {x}",
 ]
 SMOOTH = [
     "{x}.sqrt()",

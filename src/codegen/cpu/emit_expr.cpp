@@ -30,9 +30,17 @@ Value* emit_extreme(const Lanes& l, LoopOp op, bool floats, Value* a, Value* c) 
 }
 
 // The addresses of a vector whose elements do not lie side by side.
-Value* addresses(const Lanes& l, Element type, Value* from, int64_t stride) {
+Value* addresses(const Lanes& l, Element type, Value* from, int64_t stride, Value* further = nullptr) {
   Value* steps = l.b.CreateMul(l.b.CreateStepVector(l.i64()), l.integer(l.i64(), stride));
-  return l.b.CreateInBoundsGEP(l.memory_element(type), from, steps);
+  if (further) steps = l.b.CreateAdd(steps, further);
+  return l.b.CreateGEP(l.memory_element(type), from, steps);
+}
+
+Value* emit_gather(const Lanes& l, Element type, Value* places, Value* mask) {
+  llvm::Type* vector = l.vector(l.memory_element(type));
+  const llvm::Align align(element_bytes(type));
+  Value* lanes = mask ? mask : l.all_lanes();
+  return widen(l, l.b.CreateMaskedGather(vector, places, align, lanes, llvm::Constant::getNullValue(vector)), type);
 }
 
 }  // namespace
@@ -121,13 +129,49 @@ Value* emit_load(const Lanes& l, Element type, Value* from, int64_t stride, Valu
   llvm::Type* vector = l.vector(element);
   const llvm::Align align(element_bytes(type));
   if (stride == 0) return widen(l, l.splat(l.b.CreateAlignedLoad(element, from, align)), type);
-  if (stride != 1) {
-    Value* places = addresses(l, type, from, stride);
-    Value* lanes = mask ? mask : l.all_lanes();
-    return widen(l, l.b.CreateMaskedGather(vector, places, align, lanes, llvm::Constant::getNullValue(vector)), type);
-  }
+  if (stride != 1) return emit_gather(l, type, addresses(l, type, from, stride), mask);
   if (!mask) return widen(l, l.b.CreateAlignedLoad(vector, from, align), type);
   return widen(l, l.b.CreateMaskedLoad(vector, from, align, mask, llvm::Constant::getNullValue(vector)), type);
+}
+
+Value* emit_load_at(const Lanes& l, Element type, Value* from, int64_t stride, Value* further, bool uniform,
+                    Value* mask) {
+  if (!uniform) return emit_gather(l, type, addresses(l, type, from, stride, further), mask);
+  Value* step = l.b.CreateExtractElement(further, uint64_t{0});
+  return emit_load(l, type, l.b.CreateInBoundsGEP(l.memory_element(type), from, step), stride, mask);
+}
+
+Value* emit_load_if(const Lanes& l, Element type, Value* from, int64_t stride, Value* inside, bool uniform,
+                    Value* mask) {
+  Value* lanes = mask ? l.b.CreateAnd(inside, mask) : inside;
+  auto some = [&] {
+    if (stride == 0) return emit_gather(l, type, addresses(l, type, from, 0), lanes);
+    return emit_load(l, type, from, stride, lanes);
+  };
+  // A masked load that the machine does not have goes lane by lane. Most vectors are all inside, or all outside.
+  const bool has_masks = l.target == Target::Avx512 || (l.target == Target::Avx2 && element_bytes(type) >= 4);
+  if (has_masks && stride == 1 && !uniform) return some();
+  llvm::Function* function = l.b.GetInsertBlock()->getParent();
+  auto block = [&](const char* name) { return llvm::BasicBlock::Create(l.module.getContext(), name, function); };
+  llvm::BasicBlock *whole = block("inside"), *others = block("others"), *part = block("part"), *after = block("after");
+  Value* bits = l.b.CreateBitCast(lanes, l.b.getIntNTy(l.width));
+  l.b.CreateCondBr(l.b.CreateICmpEQ(bits, llvm::Constant::getAllOnesValue(bits->getType())), whole, others);
+  l.b.SetInsertPoint(whole);
+  Value* all = emit_load(l, type, from, stride, nullptr);
+  llvm::BasicBlock* whole_end = l.b.GetInsertBlock();
+  l.b.CreateBr(after);
+  l.b.SetInsertPoint(others);
+  l.b.CreateCondBr(l.b.CreateICmpEQ(bits, llvm::Constant::getNullValue(bits->getType())), after, part);
+  l.b.SetInsertPoint(part);
+  Value* masked = some();
+  llvm::BasicBlock* part_end = l.b.GetInsertBlock();
+  l.b.CreateBr(after);
+  l.b.SetInsertPoint(after);
+  llvm::PHINode* result = l.b.CreatePHI(all->getType(), 3);
+  result->addIncoming(all, whole_end);
+  result->addIncoming(llvm::Constant::getNullValue(all->getType()), others);
+  result->addIncoming(masked, part_end);
+  return result;
 }
 
 void emit_store(const Lanes& l, Element type, Value* value, Value* to, int64_t stride, Value* mask) {

@@ -25,6 +25,13 @@ llvm::Value* emit_expr(const Lanes& lanes, const LoopKernel& kernel, const LoopE
 // A vector of elements `stride` apart from `from` on, as registers hold it; a stride of 0 repeats one element. Lanes
 // outside the mask (null: there are none) are not touched.
 llvm::Value* emit_load(const Lanes& lanes, Element type, llvm::Value* from, int64_t stride, llvm::Value* mask);
+// Likewise, each element as many further as its lane of `further` says; where that is the same in all lanes, `uniform`.
+llvm::Value* emit_load_at(const Lanes& lanes, Element type, llvm::Value* from, int64_t stride, llvm::Value* further,
+                          bool uniform, llvm::Value* mask);
+// Lanes that are not `inside` are not touched either, wherever their addresses lead, and are 0. Where `inside` is the
+// same in all lanes, `uniform`.
+llvm::Value* emit_load_if(const Lanes& lanes, Element type, llvm::Value* from, int64_t stride, llvm::Value* inside,
+                          bool uniform, llvm::Value* mask);
 void emit_store(const Lanes& lanes, Element type, llvm::Value* value, llvm::Value* to, int64_t stride,
                 llvm::Value* mask);
 

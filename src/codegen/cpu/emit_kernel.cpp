@@ -2,6 +2,8 @@
 // per row.
 #include "codegen/cpu/emit_kernel.h"
 
+#include <algorithm>
+
 #include "codegen/cpu/emit_expr.h"
 #include "codegen/cpu/emit_rows.h"
 
@@ -20,6 +22,7 @@ class Emitter {
   Emitter(const LoopKernel& kernel, Target target, llvm::Module& module)
       : kernel_(kernel), b_(module.getContext()), l_{module, b_, target, lanes_of(kernel, target)} {
     if (!kernel.sizes.empty()) inner_ = kernel.sizes.back();
+    varies_ = kernel.varying(std::max<size_t>(kernel.sizes.size(), 1) - 1);
   }
 
   void emit(const std::string& name) {
@@ -65,9 +68,10 @@ class Emitter {
     return b_.CreateAdd(at, b_.CreateMul(column, n(inner_stride(map))));
   }
 
+  // May lie outside of the buffer where a load is not for all points.
   Value* row_start(const IndexMap& map, int32_t buffer, const std::vector<Value*>& outer, Value* column) {
     Value* at = row_offset(map, outer, column);
-    return b_.CreateInBoundsGEP(l_.memory_element(kernel_.buffers[buffer]), buffers_[buffer], at);
+    return b_.CreateGEP(l_.memory_element(kernel_.buffers[buffer]), buffers_[buffer], at);
   }
 
   void emit_row(const std::vector<Value*>& outer, Value* column, Value* count) {
@@ -76,10 +80,8 @@ class Emitter {
     for (size_t i = 0; i < kernel_.exprs.size(); ++i) {
       const LoopExpr& expr = kernel_.exprs[i];
       if (expr.op == LoopOp::Index) load_rows_[i] = row_offset(expr.map, outer, column);
-      if (expr.op != LoopOp::Load) continue;
-      load_rows_[i] = row_start(expr.map, expr.buffer, outer, column);
-      if (inner_stride(expr.map) != 0) continue;
-      fixed_[i] = emit_load(l_, expr.type, load_rows_[i], 0, nullptr);
+      if (is_load(expr.op)) load_rows_[i] = row_start(expr.map, expr.buffer, outer, column);
+      if (!varies_[i]) fixed_[i] = evaluate(expr, load_rows_[i], fixed_, nullptr);
     }
     store_rows_.clear();
     for (const LoopStore& store : kernel_.stores)
@@ -100,26 +102,32 @@ class Emitter {
   }
 
   Value* place(Value* row, Element type, Value* i, int64_t stride) {
-    return b_.CreateInBoundsGEP(l_.memory_element(type), row, b_.CreateMul(i, n(stride)));
+    return b_.CreateGEP(l_.memory_element(type), row, b_.CreateMul(i, n(stride)));
+  }
+
+  // An expression at a vector of points, its operands in `values`; `start`: where memory or counting begins.
+  Value* evaluate(const LoopExpr& expr, Value* start, const std::vector<Value*>& values, Value* mask) {
+    const int64_t stride = inner_stride(expr.map);
+    Value* operands[3] = {};
+    for (int k = 0; k < operand_count(expr.op); ++k) operands[k] = values[expr.operands[k]];
+    if (expr.op == LoopOp::Load) return emit_load(l_, expr.type, start, stride, mask);
+    if (expr.op == LoopOp::LoadAt)
+      return emit_load_at(l_, expr.type, start, stride, operands[0], !varies_[expr.operands[0]], mask);
+    if (expr.op == LoopOp::LoadIf)
+      return emit_load_if(l_, expr.type, start, stride, operands[0], !varies_[expr.operands[0]], mask);
+    if (expr.op == LoopOp::Index) return l_.counting(start, stride);
+    return emit_expr(l_, kernel_, expr, operands);
   }
 
   void emit_vector(Value* i, Value* mask) {
-    std::vector<Value*> values(kernel_.exprs.size());
+    std::vector<Value*> values = fixed_;
     for (size_t e = 0; e < values.size(); ++e) {
       const LoopExpr& expr = kernel_.exprs[e];
-      const int64_t stride = inner_stride(expr.map);
-      if (fixed_[e]) {
-        values[e] = fixed_[e];
-      } else if (expr.op == LoopOp::Load) {
-        values[e] = emit_load(l_, expr.type, place(load_rows_[e], expr.type, i, stride), stride, mask);
-      } else if (expr.op == LoopOp::Index) {
-        Value* first = b_.CreateAdd(load_rows_[e], b_.CreateMul(i, n(stride)));
-        values[e] = l_.counting(first, stride);
-      } else {
-        Value* operands[3] = {};
-        for (int k = 0; k < operand_count(expr.op); ++k) operands[k] = values[expr.operands[k]];
-        values[e] = emit_expr(l_, kernel_, expr, operands);
-      }
+      if (values[e]) continue;
+      Value* start = load_rows_[e];
+      if (is_load(expr.op)) start = place(start, expr.type, i, inner_stride(expr.map));
+      if (expr.op == LoopOp::Index) start = b_.CreateAdd(start, b_.CreateMul(i, n(inner_stride(expr.map))));
+      values[e] = evaluate(expr, start, values, mask);
     }
     for (size_t s = 0; s < kernel_.stores.size(); ++s) {
       const LoopStore& store = kernel_.stores[s];
@@ -135,7 +143,8 @@ class Emitter {
   int64_t inner_ = 1;
   std::vector<Value*> buffers_;
   std::vector<Value*> load_rows_, store_rows_;  // where the current row starts
-  std::vector<Value*> fixed_;                   // loads that are the same along a row
+  std::vector<Value*> fixed_;                   // expressions that are the same along a row
+  std::vector<bool> varies_;                    // by expression: along a row
 };
 
 }  // namespace

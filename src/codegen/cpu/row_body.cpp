@@ -11,6 +11,7 @@ RowBody::RowBody(const LoopKernel& kernel, const RowPlan& plan, size_t lane_loop
       b_(module.getContext()),
       l_{module, b_, target, lanes_of(kernel, target)},
       lane_loop_(lane_loop),
+      varies_(kernel.varying(lane_loop)),
       index_(kernel.sizes.size(), nullptr) {}
 
 Value* RowBody::stack_bytes(int64_t bytes) {
@@ -73,8 +74,8 @@ Value* RowBody::offset(const IndexMap& map, Value* lane) {
 // Addresses are built so that all but the last step is the same along the innermost loop.
 Value* RowBody::place(const IndexMap& map, int32_t buffer, Value* lane) {
   llvm::Type* element = l_.memory_element(kernel_.buffers[buffer]);
-  Value* row = b_.CreateInBoundsGEP(element, buffers_[buffer], offset(map, n(0)));
-  return b_.CreateInBoundsGEP(element, row, b_.CreateMul(lane, n(map.strides[lane_loop_])));
+  Value* row = b_.CreateGEP(element, buffers_[buffer], offset(map, n(0)));
+  return b_.CreateGEP(element, row, b_.CreateMul(lane, n(map.strides[lane_loop_])));
 }
 
 // An expression's value at a vector of points or rows, its operands in `values`.
@@ -84,6 +85,14 @@ Value* RowBody::evaluate(const LoopExpr& expr, const RowValues& values, Value* l
   if (expr.op == LoopOp::Index) return l_.counting(offset(expr.map, lane), stride);
   Value* operands[3] = {};
   for (int k = 0; k < operand_count(expr.op); ++k) operands[k] = values[expr.operands[k]];
+  if (expr.op == LoopOp::LoadAt) {
+    Value* from = place(expr.map, expr.buffer, lane);
+    return emit_load_at(l_, expr.type, from, stride, operands[0], !varies_[expr.operands[0]], mask);
+  }
+  if (expr.op == LoopOp::LoadIf) {
+    Value* from = place(expr.map, expr.buffer, lane);
+    return emit_load_if(l_, expr.type, from, stride, operands[0], !varies_[expr.operands[0]], mask);
+  }
   return emit_expr(l_, kernel_, expr, operands);
 }
 
@@ -206,6 +215,12 @@ void RowBody::finish_row(RowValues& row, Value* column) {
     if (row[id] || is_reduction(expr.op)) continue;
     if (expr.op == LoopOp::Load) {
       row[id] = emit_load(l_, expr.type, place(expr.map, expr.buffer, column), 0, nullptr);
+    } else if (expr.op == LoopOp::LoadAt) {
+      Value* from = place(expr.map, expr.buffer, column);
+      row[id] = emit_load_at(l_, expr.type, from, 0, row[expr.operands[0]], true, nullptr);
+    } else if (expr.op == LoopOp::LoadIf) {
+      Value* from = place(expr.map, expr.buffer, column);
+      row[id] = emit_load_if(l_, expr.type, from, 0, row[expr.operands[0]], true, nullptr);
     } else if (expr.op == LoopOp::Index) {
       row[id] = l_.splat(offset(expr.map, column));
     } else {

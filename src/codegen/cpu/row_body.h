@@ -55,6 +55,7 @@ class RowBody {
   llvm::IRBuilder<> b_;
   Lanes l_;
   const size_t lane_loop_;
+  const std::vector<bool> varies_;  // by expression: along the loop of the lanes
   std::vector<Value*> buffers_;
   std::vector<Value*> index_;  // of each loop, but that of the lanes
 
