@@ -84,6 +84,7 @@ bool is_float(Element type);        // bf16, f16, f32, f64
   X(Sub, "sub", 2, "a - b, ints wrap")                                                   \
   X(Mul, "mul", 2, "a * b, ints wrap")                                                   \
   X(Div, "div", 2, "a / b, floats only")                                                 \
+  X(Quotient, "quotient", 2, "a / b of ints, towards 0; a where b is 0")                 \
   X(Max, "max", 2, "the larger; NaN where either is")                                    \
   X(Min, "min", 2, "the smaller; NaN where either is")                                   \
   X(And, "and", 2, "of bools, or of bits")                                               \

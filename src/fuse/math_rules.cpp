@@ -186,6 +186,44 @@ Result triangle(B& b) {
   return b.op(LoopOp::Select, b.op(lower ? LoopOp::Le : LoopOp::Ge, b.index(rank - 1), bound), b.in(0), b.constant(0));
 }
 
+// Whole numbers by a number that is there when the kernel is made. By a tensor, any of which may be 0, eager's error is
+// ATen's to raise.
+struct Division {
+  ExprId quotient, rest, has_other_sign;  // towards 0; whether the rest has not the divisor's sign
+};
+std::optional<Division> division(B& b) {
+  if (is_float(b.out()) || b.out() == Element::Bool || !b.is_constant(1) || !b.fits(1, b.out()) ||
+      !b.scalar(1).isIntegral(false) || b.scalar(1).toLong() == 0)
+    return std::nullopt;
+  ExprId a = b.in(0), c = b.in(1), quotient = b.op(LoopOp::Quotient, a, c);
+  ExprId rest = b.op(LoopOp::Sub, a, b.op(LoopOp::Mul, quotient, c));
+  return Division{quotient, rest, b.op(b.scalar(1).toLong() > 0 ? LoopOp::Lt : LoopOp::Gt, rest, b.constant(0))};
+}
+
+Result floor_of(B& b) {
+  const std::optional<Division> d = division(b);
+  if (!d) return std::nullopt;
+  return b.op(LoopOp::Select, d->has_other_sign, b.op(LoopOp::Sub, d->quotient, b.constant(1)), d->quotient);
+}
+
+// The rounding stands in argument 2; without one the result is no whole number.
+Result rounded_quotient(B& b) {
+  if (b.text(2) == "floor") return floor_of(b);
+  const std::optional<Division> d = b.text(2) == "trunc" ? division(b) : std::nullopt;
+  return d ? Result(d->quotient) : std::nullopt;
+}
+
+Result remainder(B& b) {
+  const std::optional<Division> d = division(b);
+  if (!d) return std::nullopt;
+  return b.op(LoopOp::Select, d->has_other_sign, b.op(LoopOp::Add, d->rest, b.in(1)), d->rest);
+}
+
+Result remainder_towards_zero(B& b) {
+  const std::optional<Division> d = division(b);
+  return d ? Result(d->rest) : std::nullopt;
+}
+
 }  // namespace
 
 const PointwiseRules& math_rules() {
@@ -233,6 +271,14 @@ const PointwiseRules& math_rules() {
       {"aten.lerp.Tensor", lerp},
       {"aten.tril", triangle<true>},
       {"aten.triu", triangle<false>},
+      {"aten.floor_divide", floor_of},
+      {"aten.floor_divide.Scalar", floor_of},
+      {"aten.div.Tensor_mode", rounded_quotient},
+      {"aten.div.Scalar_mode", rounded_quotient},
+      {"aten.remainder.Tensor", remainder},
+      {"aten.remainder.Scalar", remainder},
+      {"aten.fmod.Tensor", remainder_towards_zero},
+      {"aten.fmod.Scalar", remainder_towards_zero},
   };
   return rules;
 }

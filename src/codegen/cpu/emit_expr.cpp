@@ -29,6 +29,15 @@ Value* emit_extreme(const Lanes& l, LoopOp op, bool floats, Value* a, Value* c) 
   return l.b.CreateSelect(l.is_nan(a), a, pick);
 }
 
+// The machine traps where the quotient is none (0, lanes outside of a mask too) or has no place (the smallest by -1).
+Value* emit_quotient(const Lanes& l, Value* a, Value* c) {
+  llvm::Type* type = a->getType();
+  Value* minus = l.b.CreateICmpEQ(c, l.integer(type, -1));
+  Value* odd = l.b.CreateOr(minus, l.b.CreateICmpEQ(c, l.integer(type, 0)));
+  Value* quotient = l.b.CreateSDiv(a, l.b.CreateSelect(odd, l.integer(type, 1), c));
+  return l.b.CreateSelect(minus, l.b.CreateNeg(a), quotient);
+}
+
 // The addresses of a vector whose elements do not lie side by side.
 Value* addresses(const Lanes& l, Element type, Value* from, int64_t stride, Value* further = nullptr) {
   Value* steps = l.b.CreateMul(l.b.CreateStepVector(l.i64()), l.integer(l.i64(), stride));
@@ -100,6 +109,8 @@ Value* emit_expr(const Lanes& l, const LoopKernel& kernel, const LoopExpr& expr,
       return floats ? l.b.CreateFMul(x[0], x[1]) : l.b.CreateMul(x[0], x[1]);
     case LoopOp::Div:
       return l.b.CreateFDiv(x[0], x[1]);
+    case LoopOp::Quotient:
+      return emit_quotient(l, x[0], x[1]);
     case LoopOp::Max:
     case LoopOp::Min:
       return emit_extreme(l, expr.op, floats, x[0], x[1]);
