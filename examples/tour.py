@@ -235,6 +235,26 @@ def tiers():
     return "ATen ran all calls: this Firesteel was built without LLVM"
 
 
+def pooled(x):
+    half = x.shape[1] // 2
+    return x[:, :half].softmax(-1).mean(1) * x.shape[1]
+
+
+@stop("Sizes that change")
+def open_sizes():
+    """A size that has changed once is left open: one graph serves batches and sequences of all lengths."""
+    show_source(pooled)
+    firesteel.reset_counters()
+    compiled = firesteel.compile(pooled)
+    shapes = [(4, 10, 8), (6, 14, 8), (9, 31, 8), (32, 64, 8), (5, 200, 8)]
+    worst = 0.0
+    for shape in shapes:
+        x = torch.randn(shape)
+        worst = max(worst, (compiled(x) - pooled(x)).abs().max().item())
+    graphs = firesteel.counters()["captured"]
+    return f"{len(shapes)} shapes, {graphs} graphs; largest difference from eager: {worst:.0e}"
+
+
 def main():
     torch.manual_seed(0)
     console.print(f"Firesteel {firesteel.__version__} over torch {torch.__version__}")
