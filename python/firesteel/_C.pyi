@@ -229,6 +229,7 @@ def _compile_function(
     wait: bool = False,
     isolated: bool = False,
     dynamic: bool | None = None,
+    spec: tuple[dict[str, list[tuple[int, int] | int | None]], list[str]] | None = None,
 ) -> CompiledFunction: ...
 def _backends() -> dict[str, str]:
     """The built-in backends' names, and what they mean."""

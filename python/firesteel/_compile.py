@@ -7,7 +7,7 @@ import types
 
 import torch
 
-from . import _C, _backends
+from . import _C, _backends, _shapes_spec
 from ._compiled_module import CompiledModule, is_compiled_module
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -41,7 +41,9 @@ class Options:
             raise TypeError(f"compile(name=...) is text or None, not {self.name!r}")
         self._check_limit()
         if self.shapes_spec is not None:
-            raise NotImplementedError("compile(shapes_spec=...) is not supported yet; leave it None")
+            if self.dynamic is not None:
+                raise ValueError("compile() takes dynamic or shapes_spec, not both: each says which sizes are open")
+            object.__setattr__(self, "shapes_spec", _shapes_spec.checked(self.shapes_spec))
         object.__setattr__(self, "backend", _backends.get_default_backend() if self.backend is None else self.backend)
         self._check_mode_and_options(_backends.resolve(self.backend))
 
@@ -72,9 +74,11 @@ class Options:
         """The compiled function for a Python function or a method."""
         backend = _backends.native(self.backend, self.mode, self.options)
         limit = self.recompile_limit or 0  # the usual one
-        isolated = self.isolate_recompiles or self.notes_recompiles  # explain() shows what a function takes by itself
+        spec = self.shapes_spec and _shapes_spec.places(self.shapes_spec, *_described_by_parameters(function))
+        # explain() shows what a function takes by itself, and a shapes_spec speaks of this one.
+        isolated = self.isolate_recompiles or self.notes_recompiles or spec is not None
         return _C._compile_function(
-            function, backend, self.fullgraph, limit, self.notes_recompiles, self.wait, isolated, self.dynamic
+            function, backend, self.fullgraph, limit, self.notes_recompiles, self.wait, isolated, self.dynamic, spec
         )
 
 
@@ -100,8 +104,9 @@ def compile(
     compiled before it runs eagerly. name: what explain() calls it. wait: the first call waits for native code, where
     ATen runs the calls otherwise until another thread has compiled it. isolate_recompiles: does not share what it
     compiles with other compiled functions of the same code, as layers of a model are. dynamic: None leaves a size open
-    in the graph once it has changed, True every size from the first call on, False none. mode is checked, and has no
-    effect yet; a backend that is a function gets mode and options as keywords.
+    in the graph once it has changed, True every size from the first call on, False none. shapes_spec: names the
+    sizes to leave open instead, in the terms of torch.fx.experimental.dynamic_spec. mode is checked, and has no effect
+    yet; a backend that is a function gets mode and options as keywords.
     """
     asked = Options(
         fullgraph, dynamic, backend, mode, options, name, recompile_limit, isolate_recompiles, shapes_spec, wait
@@ -146,6 +151,12 @@ def compile_with(options, model):
     functools.update_wrapper(compiled, model)
     compiled._options = options
     return compiled
+
+
+def _described_by_parameters(function):
+    """The function whose parameters a shapes_spec names, and whether it is a module's forward."""
+    module = getattr(function, "__self__", None)
+    return (module.forward, True) if isinstance(module, torch.nn.Module) else (function, False)
 
 
 def _unchanged(model):

@@ -30,6 +30,8 @@ class Attempt {
   void collect_moving(const guards::SourcePath& path);
   // Which sizes of the arguments the graph leaves open.
   void open_sizes();
+  void open_as_marked(PyObject* tensor, const Source* source);
+  void open_as_specified(PyObject* tensor, const Source* source);
 
   // In the middle of a function every local and every value on the stack is an argument.
   void bind_frame();

@@ -23,8 +23,29 @@ namespace {
 
 nb::object give(PyRef object) { return nb::steal(object.release()); }
 
+// ({"x": [(least, most), 3, None]}, ["n"]): open, of this size, of whatever size it has; and ints that change.
+std::shared_ptr<const SizeSpec> size_spec_from(nb::handle object) {
+  auto spec = std::make_shared<SizeSpec>();
+  for (const auto& [name, sizes] : nb::cast<nb::dict>(object[0])) {
+    std::vector<SizeSpec::Size>& made = spec->tensors[nb::cast<std::string>(name)];
+    for (nb::handle size : sizes) {
+      if (size.is_none()) {
+        made.push_back({});
+      } else if (nb::isinstance<nb::tuple>(size)) {
+        made.push_back({true, nb::cast<int64_t>(size[0]), nb::cast<int64_t>(size[1])});
+      } else {
+        const auto fixed = nb::cast<int64_t>(size);
+        made.push_back({false, fixed, fixed});
+      }
+    }
+  }
+  for (nb::handle name : object[1]) spec->numbers.insert(nb::cast<std::string>(name));
+  return spec;
+}
+
 nb::object compile_function(nb::handle callable, const nb::object& backend, bool fullgraph, size_t recompile_limit,
-                            bool notes_recompiles, bool wait, bool isolated, std::optional<bool> dynamic) {
+                            bool notes_recompiles, bool wait, bool isolated, std::optional<bool> dynamic,
+                            const nb::object& spec) {
   PyObject* function = PyMethod_Check(callable.ptr()) ? PyMethod_GET_FUNCTION(callable.ptr()) : callable.ptr();
   if (!PyFunction_Check(function)) {
     throw nb::type_error(fmt::format("a Python function is needed, not {}", python::spell(callable.ptr())).c_str());
@@ -32,6 +53,10 @@ nb::object compile_function(nb::handle callable, const nb::object& backend, bool
   BackendChoice choice = backend_from(backend);
   choice.wait = wait;
   if (dynamic) choice.sizes = *dynamic ? SizePolicy::All : SizePolicy::None;
+  if (!spec.is_none()) {
+    choice.sizes = SizePolicy::None;
+    choice.spec = size_spec_from(spec);
+  }
   return give(new_compiled_function(callable.ptr(),
                                     {std::move(choice), fullgraph, recompile_limit, notes_recompiles, isolated}));
 }
@@ -111,7 +136,7 @@ void bind_capture(nb::module_& module) {
   bind_controls(module);
   module.def("_compile_function", &compile_function, nb::arg("callable"), nb::arg("backend"), nb::arg("fullgraph"),
              nb::arg("recompile_limit"), nb::arg("notes_recompiles") = false, nb::arg("wait") = false,
-             nb::arg("isolated") = false, nb::arg("dynamic") = nb::none());
+             nb::arg("isolated") = false, nb::arg("dynamic") = nb::none(), nb::arg("spec") = nb::none());
   module.def("_backends", &backends, "The built-in backends' names, and what they mean.");
   module.def(
       "_entries", [](nb::handle compiled) { return entries_of(region_or_refuse(compiled)); }, nb::arg("compiled"),

@@ -143,8 +143,8 @@ class Capture {
   // The size of a tensor at that source may be another one at the next call.
   void expect_size(const Source* tensor, DynamicDim dim);
   void keep_size(const Source* tensor, int32_t dim);  // it may not
-  // The program says that it is another one: a graph for one size alone is an error.
-  void require_open(const Source* tensor, int32_t dim) { required_.emplace_back(tensor, dim); }
+  // The program says so, by mark_dynamic() or a shapes_spec: a graph for one size alone is an error.
+  void require_open(const Source* tensor, int32_t dim, bool by_mark) { required_.push_back({tensor, dim, by_mark}); }
   std::vector<std::vector<DynamicDim>> dynamic_dims() const;  // of the arguments, in their order
   // What C code gives for sizes, with the numbers that stand for them here.
   PyRef adopt_sizes(PyRef value);
@@ -298,7 +298,12 @@ class Capture {
   std::unordered_set<const Source*> changing_;
   std::unordered_map<const Source*, PyRef> symbol_leaves_;  // stand-ins
   std::unordered_map<const Source*, std::vector<DynamicDim>> dynamic_;
-  std::vector<std::pair<const Source*, int32_t>> required_;
+  struct RequiredSize {
+    const Source* tensor;
+    int32_t dim;
+    bool by_mark;
+  };
+  std::vector<RequiredSize> required_;
   std::unordered_map<int64_t, PyRef> size_constants_;  // what sizes are computed with
   bool keeps_symbols_ = false;                         // numbers that change are not settled for now
   struct KeepSymbols {

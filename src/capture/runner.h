@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "capture/capture.h"
+#include "capture/size_spec.h"
 #include "runtime/executable.h"
 
 namespace firesteel::capture {
@@ -31,6 +32,7 @@ struct BackendChoice {
   PyRef compiler;     // Callable: gives a builder for a graph (python/firesteel/interop)
   bool wait = false;  // Native: the first call waits for the code
   SizePolicy sizes = SizePolicy::Changed;
+  std::shared_ptr<const SizeSpec> spec;  // of the arguments; what it does not name keeps its size
 
   bool runs_aten() const { return kind == Backend::AotEager || kind == Backend::Native; }
 };

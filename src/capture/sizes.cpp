@@ -108,9 +108,9 @@ void Capture::keep_size(const Source* tensor, int32_t dim) {
     std::erase_if(found->second, [&](const DynamicDim& known) { return known.dim == dim; });
 }
 
-// A size that was marked by mark_dynamic(), and that the code allows one value for.
+// A size that was said to change, and that the code allows one value for.
 void Capture::refuse_settled_sizes(const Trace& trace) {
-  for (const auto& [source, dim] : required_) {
+  for (const auto& [source, dim, by_mark] : required_) {
     const auto at =
         static_cast<size_t>(std::find(input_sources.begin(), input_sources.end(), source) - input_sources.begin());
     const Dim& size = trace.joint.graph.inputs.at(at).value->type.sizes.at(dim);
@@ -118,11 +118,13 @@ void Capture::refuse_settled_sizes(const Trace& trace) {
       const bool settles =
           guard.relation.kind() == RelationKind::Eq && guard.relation.rhs().is_number() && guard.relation.lhs() == size;
       if (!settles) continue;
-      refuse("ControlError",
-             fmt::format(
-                 "mark_dynamic({0}, {1}) says that dimension {1} of `{0}` changes, and the code allows one size "
-                 "alone: {2}{3}\n  try: maybe_mark_dynamic() where a graph for each size is fine, or change that line",
-                 source->str(), dim, guard.relation.rhs().str(), guard.source ? "\n  at " + guard.source->str() : ""));
+      refuse(
+          "ControlError",
+          fmt::format("{} says that dimension {} of `{}` changes, and the code allows one size alone: {}{}\n  try: {} "
+                      "where a graph for each size is fine, or change that line",
+                      by_mark ? fmt::format("mark_dynamic({}, {})", source->str(), dim) : "shapes_spec", dim,
+                      source->str(), guard.relation.rhs().str(), guard.source ? "\n  at " + guard.source->str() : "",
+                      by_mark ? "maybe_mark_dynamic()" : "None in its place in the TensorSpec"));
     }
   }
 }
