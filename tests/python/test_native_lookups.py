@@ -179,14 +179,10 @@ def test_an_error_leaves_inputs_alone():
     p, table = torch.ones(5), torch.randn(7, 5)
     compiled = firesteel.compile(step, wait=True)
     with torch.no_grad():
-        compiled(p, table, torch.tensor([1, 2]))
-        before = p.clone()
+        torch.testing.assert_close(compiled(p, table, torch.tensor([1, 2])), table[1:3] * 2, rtol=0, atol=0)
         with pytest.raises(IndexError):
             compiled(p, table, torch.tensor([1, 7]))
-        eager = torch.ones(5)
-        with pytest.raises(IndexError):
-            step(eager, table, torch.tensor([1, 7]))
-    assert torch.equal(before, torch.full((5,), 2.0))
+    assert torch.equal(p, torch.full((5,), 2.0))
 
 
 def test_indices_that_kernels_compute():
