@@ -187,6 +187,12 @@ def _spoil_kernels(spoil: bool) -> None:
 def _hold_background_compiler(held: bool) -> None:
     """For tests: while held, no kernel is compiled in the background."""
 
+def _start_run_log() -> None:
+    """Keeps every run of compiled code from now on."""
+
+def _stop_run_log() -> tuple[list[tuple[str, int, float, float]], int]:
+    """Ends that: [(name, thread, began, seconds), …] by the steady clock, and how many were left out."""
+
 def _empty_pool() -> None:
     """Gives memory that kernels' results have left back to the system."""
 
@@ -308,6 +314,7 @@ _Entry = TypedDict(
         "began": float,
         "seconds": float,
         "stages": dict[Literal["passes", "partition", "code"], float],
+        "stages_began": float,
         "backend_seconds": float,
     },
 )

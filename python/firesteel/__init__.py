@@ -79,10 +79,11 @@ from ._logs import logs  # noqa: E402
 from ._platform import UnsupportedPlatformError  # noqa: E402
 from ._report import report  # noqa: E402
 from ._sizes import mark_dynamic, mark_static, maybe_mark_dynamic  # noqa: E402
+from ._trace import merge_traces, record_trace  # noqa: E402
 from ._version import __version__  # noqa: E402
 from .interop.dropin import install, uninstall  # noqa: E402
 
-from . import _logs, _progress, _report, compiler  # noqa: E402, isort: skip
+from . import _logs, _progress, _report, _trace, compiler  # noqa: E402, isort: skip
 
 FailOnRecompileLimitHit = RecompileLimitError  # as PyTorch calls it
 
@@ -100,6 +101,7 @@ _C._set_library_folders(
 
 _logs.from_environment()
 _report.from_environment()
+_trace.from_environment()
 _progress.start()
 
 __all__ = [
@@ -149,9 +151,11 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "maybe_mark_dynamic",
+    "merge_traces",
     "native_counters",
     "nonstrict_trace",
     "parse_graph",
+    "record_trace",
     "register_backend",
     "register_constant",
     "register_dataclass",

@@ -69,7 +69,8 @@ def _parser():
     words = "\n".join(f"  {word:9} {what}" for word, (what, _, _) in WORDS.items())
     parser = argparse.ArgumentParser(
         prog="python -m firesteel",
-        usage="python -m firesteel WORD … | [--report FILE] [--logs KINDS] script.py [args…] | -m module [args…]",
+        usage="python -m firesteel WORD … | [--report FILE] [--logs KINDS] [--trace FILE] script.py [args…] | "
+        "-m module [args…]",
         description="Firesteel: the torch.compile stack as a native C++ library over ATen. With a script or a module: "
         "runs it with torch.compile, torch.compiler and torch._dynamo's controls served by Firesteel.",
         epilog=f"words (each has a --help of its own; `firesteel` alone is the same command):\n{words}\n\n"
@@ -84,8 +85,7 @@ def _parser():
     parser.add_argument(
         "--cmake-dir", action="store_true", help="print the folder of the CMake package, for C++ programs"
     )
-    parser.add_argument("--report", metavar="FILE", help="with a program: writes a report about it when it ends")
-    parser.add_argument("--logs", metavar="KINDS", help="with a program: switches logs on, as FIRESTEEL_LOGS does")
+    programs.add_options(parser)
     parser.add_argument("-m", metavar="module", help="run a module: -m pytest, -m torch.distributed.run")
     return parser
 
@@ -106,9 +106,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     options, program = programs.split(parser, arguments)
     if program:
-        return programs.start(parser, options.report, options.logs, program)
-    if options.report or options.logs:
-        parser.error("--report and --logs need a program to run")
+        return programs.start(parser, options, program)
+    if options.report or options.logs or options.trace:
+        parser.error("--report, --logs and --trace need a program to run")
     if options.version:
         print(version_text())
     elif options.cmake_dir:

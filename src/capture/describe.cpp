@@ -111,6 +111,9 @@ nb::dict describe(const Segment& segment) {
   facts["began"] = segment.story.began;
   facts["seconds"] = segment.seconds;
   facts["stages"] = describe(segment.story.stages);
+  // Code is the last stage.
+  const StageTimes& stages = segment.story.stages;
+  facts["stages_began"] = executable ? executable->began() - (stages.passes_ms + stages.partition_ms) / 1e3 : 0.0;
   facts["backend_seconds"] = segment.runner ? segment.runner->compile_seconds() : 0.0;
   return facts;
 }

@@ -24,6 +24,7 @@
 #include "python/tensor_objects.h"
 #include "python/traced_tensors.h"
 #include "python/user_frames.h"
+#include "runtime/watched_runs.h"
 
 namespace firesteel::capture {
 namespace {
@@ -326,12 +327,26 @@ int Segment::traverse(visitproc visit, void* arg) const {
   return holdings.traverse(visit, arg);
 }
 
+namespace {
+
+// "firesteel step (train.py:41), graph 3"
+std::string watched_name(const Segment& segment) {
+  return fmt::format("{}{} ({}), graph {}", kWatchedPrefix, segment.function, watched_place(segment.file, segment.line),
+                     segment.number);
+}
+
+}  // namespace
+
 bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, FsFrame* frame, PyRef& result) {
   std::vector<PyRef> loads, outputs, pins;
   for (PyObject* object : segment.book.pins) pins.push_back(PyRef::borrow(object));
   loads.reserve(segment.book.load_slots.size());
   for (uint32_t slot : segment.book.load_slots) loads.push_back(PyRef::borrow(slots[slot]));
-  if (segment.runner && !segment.runner->run(slots, outputs)) return false;
+  {
+    std::optional<WatchedRun> shown;
+    if (segment.runner && is_watched()) shown.emplace(watched_name(segment));
+    if (segment.runner && !segment.runner->run(slots, outputs)) return false;
+  }
   Cook cook(segment.book, loads, outputs);
   // Writes come first: an iterator made over a list that is still to be filled would be at its end.
   if (!segment.book.writes.empty()) cook.apply_writes();

@@ -16,6 +16,7 @@
 #include "python/user_frames.h"
 #include "runtime/buffer_pool.h"
 #include "runtime/run_counters.h"
+#include "runtime/watched_runs.h"
 
 namespace nb = nanobind;
 
@@ -93,6 +94,13 @@ nb::dict native_counts() {
   return result;
 }
 
+nb::tuple stop_log() {
+  const RunLog log = stop_run_log();
+  nb::list rows;
+  for (const LoggedRun& run : log.runs) rows.append(nb::make_tuple(run.name, run.thread, run.began, run.seconds));
+  return nb::make_tuple(rows, log.left_out);
+}
+
 void reset_native_counts() {
   reset_run_counters();
   reset_kernel_counters();
@@ -142,6 +150,9 @@ NB_MODULE(_C, module) {
              "For tests: kernels that are made from now on give floats of the wrong sign.");
   module.def("_hold_background_compiler", &hold_background_compiler, nb::arg("held"),
              "For tests: while held, no kernel is compiled in the background.");
+  module.def("_start_run_log", &start_run_log, "Keeps every run of compiled code from now on.");
+  module.def("_stop_run_log", &stop_log,
+             "Ends that: [(name, thread, began, seconds), …] by the steady clock, and how many were left out.");
   module.def("_empty_pool", &empty_pool, "Gives memory that kernels' results have left back to the system.");
   module.def("_forget_kernels", &forget_kernels, "For tests: kernels are made, or taken from disk, once more.");
   module.def(

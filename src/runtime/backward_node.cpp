@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "base/error.h"
+#include "runtime/watched_runs.h"
 
 namespace firesteel {
 namespace {
@@ -41,6 +42,8 @@ torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_lis
     for (size_t i = 0; i < gradients.size(); ++i)
       inputs.push_back(as_traced(gradients[i], plan_->tangents[i], symbols_));
     gradients.clear();
+    std::optional<WatchedRun> shown;
+    if (is_watched()) shown.emplace(std::string(kWatchedPrefix) + plan_->name);
     results = plan_->program.run(std::move(inputs), symbols_);
   }
   if (!differentiable) return results;

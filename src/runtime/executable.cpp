@@ -1,6 +1,8 @@
 // Calls a traced graph as eager would call the function: autograd, writes to inputs and views included.
 #include "runtime/executable.h"
 
+#include <chrono>
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/clone.h>
@@ -29,6 +31,7 @@ at::Tensor random_like(const Type& type, std::span<const int64_t> symbols) {
 }  // namespace
 
 struct Executable::State {
+  double began = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   Trace trace;
   Partitioned parts;  // forward alone where there is no backward
   bool has_backward = false;
@@ -278,6 +281,7 @@ std::string Executable::mismatch(const std::vector<at::Tensor>& inputs) const {
   return state_->signature.mismatch(inputs);
 }
 const Signature& Executable::signature() const { return state_->signature; }
+double Executable::began() const { return state_->began; }
 const Graph& Executable::joint() const { return state_->trace.joint.graph; }
 const Graph& Executable::forward() const { return state_->parts.forward; }
 const Graph* Executable::backward() const { return state_->has_backward ? &state_->parts.backward : nullptr; }

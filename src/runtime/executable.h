@@ -30,6 +30,7 @@ class FIRESTEEL_API Executable {
   // The message that operator() would throw, or an empty string.
   std::string mismatch(const std::vector<at::Tensor>& inputs) const;
   const Signature& signature() const;
+  double began() const;  // when it began to be made, by the steady clock, in seconds
   // From now on these captured tensors live as long as others hold them; a call after that is a mismatch.
   void let_go(const TensorSet& captured);
 

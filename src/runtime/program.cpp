@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "runtime/watched_runs.h"
 
 namespace firesteel {
 namespace {
@@ -87,6 +88,8 @@ int32_t Program::slot_for(const Value* value) {
 void Program::add_call(const Node& node) {
   FS_CHECK(node.op.is_aten(), "only ATen operators can be run here, not `{}`", node.op.str());
   Instruction instruction{node.op.aten, nullptr, {}, node.returns, {}, {}};
+  const Node* const nodes[] = {&node};
+  instruction.name = watched_name(nodes, /*is_kernel=*/false);
   const auto& schema = node.op.aten->schema().arguments();
   for (size_t i = 0; i < node.args.size(); ++i) instruction.arguments.push_back(lay_out(node.args[i], schema[i]));
   for (const auto& output : node.outputs) {
@@ -101,6 +104,7 @@ void Program::add_call(const Node& node) {
 std::shared_ptr<KernelCall> Program::add_kernel(const Graph& graph, const FusedGroup& group) {
   Instruction instruction;
   instruction.kernel = std::make_shared<KernelCall>(group, nullptr);
+  instruction.name = watched_name(group.nodes, /*is_kernel=*/true);
   for (const Value* input : group.inputs) {
     Argument argument;
     argument.kind = Argument::Kind::Slot;
@@ -357,7 +361,14 @@ std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs, std::span<c
   torch::jit::Stack stack;
   stack.reserve(32);
   const Run run{shared, symbols, sizes_ ? sizes_->run(symbols) : std::vector<int64_t>()};
-  for (const Instruction& instruction : instructions_) execute(instruction, slots, stack, run);
+  if (is_watched()) [[unlikely]] {
+    for (const Instruction& instruction : instructions_) {
+      const WatchedRun shown(instruction.name);
+      execute(instruction, slots, stack, run);
+    }
+  } else {
+    for (const Instruction& instruction : instructions_) execute(instruction, slots, stack, run);
+  }
   count_run(each_run_);
   std::vector<at::Tensor> results;
   results.reserve(outputs_.size());

@@ -54,6 +54,7 @@ class FIRESTEEL_API Program {
     std::vector<Return> returns;
     std::vector<int32_t> results;  // slot a result, kNoSlot where nobody reads it
     std::vector<int32_t> frees;    // slots in lists whose last use this is
+    std::string name;              // for those who watch
     std::vector<Type> expected;    // one a result, where shapes are checked
     std::vector<Overwrite>
         overwrites;  // results that a kernel writes over arguments, where the call's memory allows it

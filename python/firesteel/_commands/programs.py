@@ -37,54 +37,59 @@ def run(arguments):
     """firesteel run"""
     parser = argparse.ArgumentParser(
         prog="firesteel run",
-        usage="firesteel run [--logs KINDS] [--report FILE] script.py [args…] | -m module [args…]",
+        usage="firesteel run [--logs KINDS] [--report FILE] [--trace FILE] script.py [args…] | -m module [args…]",
         description="Runs a program with torch.compile, torch.compiler and torch._dynamo's controls served by "
         "Firesteel. The program itself stays as it is.",
         epilog="examples:\n  firesteel run train.py --epochs 3\n  firesteel run --logs breaks,recompiles train.py\n"
         "  firesteel run -m pytest tests",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_options(parser)
+    add_options(parser)
     options, program = split(parser, arguments)
-    return start(parser, options.report, options.logs, program)
+    return start(parser, options, program)
 
 
 def report(arguments):
     """firesteel report"""
     parser = argparse.ArgumentParser(
         prog="firesteel report",
-        usage="firesteel report [-o FILE] script.py [args…] | -m module [args…]",
+        usage="firesteel report [-o FILE] [--logs KINDS] [--trace FILE] script.py [args…] | -m module [args…]",
         description="Runs a program on Firesteel and writes one HTML file about it when it ends: the source with "
         "captured and broken lines, graphs, kernels, guards, recompiles, times. The file needs no network.",
         epilog="examples:\n  firesteel report train.py\n  firesteel report -o out.html train.py --epochs 1",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-o", "--output", default="firesteel-report.html", metavar="FILE",
+    parser.add_argument("-o", "--output", dest="report", default="firesteel-report.html", metavar="FILE",
                         help="where to write it (firesteel-report.html)")  # fmt: skip
-    parser.add_argument("--logs", metavar="KINDS", help="switches logs on, as FIRESTEEL_LOGS does")
+    add_options(parser, report=False)
     options, program = split(parser, arguments)
-    return start(parser, options.output, options.logs, program)
+    return start(parser, options, program)
 
 
-def start(parser, report_path, logs, program):
+def start(parser, options, program):
     """Runs a program with what was asked for beside it."""
     program = checked_program(parser, program)
     import firesteel
 
-    if logs:
+    if options.logs:
         try:
-            firesteel.logs(logs)
+            firesteel.logs(options.logs)
         except ValueError as error:
             parser.error(str(error))
-    if report_path:
-        firesteel._report.record(report_path)
+    if options.report:
+        firesteel._report.record(options.report)
+    if options.trace:
+        firesteel._trace.record(options.trace)
     run_program(program)
     return 0
 
 
-def _add_options(parser):
-    parser.add_argument("--report", metavar="FILE", help="writes a report when the program ends")
-    parser.add_argument("--logs", metavar="KINDS", help="switches logs on, as FIRESTEEL_LOGS does")
+def add_options(parser, report=True):
+    """What may be asked for beside a program that runs."""
+    if report:
+        parser.add_argument("--report", metavar="FILE", help="writes a report when the program ends")
+    parser.add_argument("--logs", metavar="KINDS", help="switches logs on, as FIRESTEEL_LOGS does: breaks,recompiles")
+    parser.add_argument("--trace", metavar="FILE", help="writes a Chrome trace of compilations and runs, for Perfetto")
 
 
 def split(parser, arguments):

@@ -3,8 +3,8 @@
 import atexit
 import os
 import sys
-import tempfile
 
+from .. import _files
 from . import gather, page
 
 VARIABLE = "FIRESTEEL_REPORT"
@@ -20,11 +20,9 @@ def report(path, *, title=None):
     out.html script.py` record from the start and write at the end, so that functions that are gone by then, and
     code that never could be compiled, are told of as well.
     """
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"report() needs a path, not {path!r}")
-    path = os.path.abspath(os.fspath(path)).replace("%p", str(os.getpid()))
+    path = _files.path_of(path, "report()")
     facts = gather.facts(_recorder)
-    _write(path, page.html(facts, title or _title()))
+    _files.write(path, page.html(facts, title or _title()))
     return path
 
 
@@ -57,19 +55,3 @@ def _write_at_exit():
 
 def _title():
     return os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] not in ("", "-c") else "Python"
-
-
-def _write(path, text):
-    """Under another name first: whoever reads it meanwhile finds the old one, or the new one, whole."""
-    handle, unfinished = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".firesteel-report-", suffix=".html")
-    try:
-        # A path that is no text is shown with what could be read of it.
-        with open(handle, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(unfinished, 0o666 & ~mask)
-        os.replace(unfinished, path)
-    except BaseException:
-        os.unlink(unfinished)
-        raise
