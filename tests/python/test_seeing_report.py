@@ -1,6 +1,7 @@
 """The report: what it tells is true, its parts are linked, and it works in a real browser."""
 
 import functools
+import gc
 import html
 import json
 import os
@@ -321,3 +322,29 @@ def test_a_page_without_graphs_works_too(tmp_path):
         assert "Nothing is compiled at this moment" in file.read()
     found = browse(tmp_path / "out.html", "[pieces.length, index.length, $('graph-room').textContent]", tmp_path)
     assert found == [0, 0, "No graph was captured."]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_no_garbage_is_looked_for_meanwhile(tmp_path, on):
+    collections = []
+
+    def note(phase, info):
+        collections.append(phase)
+
+    compiled = firesteel.compile(Model())
+    compiled(torch.randn(4, 8))
+    before = gc.isenabled(), gc.get_threshold()
+    gc.callbacks.append(note)
+    try:
+        gc.set_threshold(1)
+        (gc.enable if on else gc.disable)()
+        collections.clear()
+        firesteel.report(tmp_path / "out.html")
+        seen = list(collections)
+        assert gc.isenabled() == on
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*before[1])
+        (gc.enable if before[0] else gc.disable)()
+    # What lies outside may collect: a handful, where thousands of objects are made.
+    assert len(seen) <= 20

@@ -1,6 +1,8 @@
 """report(): one self-contained HTML file that shows what was captured, why it broke, and what it cost."""
 
 import atexit
+import contextlib
+import gc
 import os
 import sys
 
@@ -21,9 +23,22 @@ def report(path, *, title=None):
     code that never could be compiled, are told of as well.
     """
     path = _files.path_of(path, "report()")
-    facts = gather.facts(_recorder)
-    _files.write(path, page.html(facts, title or _title()))
+    with _no_collection():
+        _files.write(path, page.html(gather.facts(_recorder), title or _title()))
     return path
+
+
+@contextlib.contextmanager
+def _no_collection():
+    """A report makes thousands of small objects and no garbage, and a collection goes through all of torch's: it would
+    take twice as long as the report itself."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def record(path):
