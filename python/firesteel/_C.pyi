@@ -1,7 +1,7 @@
 """Firesteel's native part."""
 # ruff: noqa: N999
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
 
 import torch
@@ -113,6 +113,10 @@ class Graph:
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Runs the graph on new tensors of the same structure, shapes and dtypes."""
+    def run(self, inputs: Sequence[torch.Tensor], native: bool = False) -> list[torch.Tensor | None]:
+        """Runs the operators as they stand, on one tensor for each of `inputs`, and gives what `outputs` names; a
+        graph from text can be run too. By ATen, or with native=True in compiled kernels where there are such. Nothing
+        is differentiated."""
     @property
     def name(self) -> str: ...
     @property

@@ -12,19 +12,28 @@ from ._wording import short_path
 _TOLERANCES = {torch.float64: 1e-7, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
+# Where set: called as observer(what, parts, piece) at every comparison. `what` is None where results agree; else it
+# says in words how they differ, or is the exception that the compiled call alone raised. `parts()` gives the ATen
+# graphs as text with what this call gives them, `piece()` what is known of the piece.
+observer = None
+
+
 class CheckError(_C.Error):
     """A compiled call gave another result than eager would have (FIRESTEEL_CHECK=1)."""
 
 
-def compare(inputs, eager, compiled, kernels, piece):
-    """Called by the native part: the inputs, how to run either way, how to run each kernel, what the piece is."""
+def compare(inputs, eager, compiled, kernels, parts, piece):
+    """Called by the native part: the inputs, how to run either way, each kernel or each graph, what the piece is."""
     state = torch.get_rng_state()
     try:
         found = _difference(inputs, eager, compiled, state)
-        if found is None:
-            return
         torch.set_rng_state(state)
-        what, output = found
+        what, output = (None, None) if found is None else found
+        if observer:
+            observer(what, lambda: parts(copies(inputs)), piece)
+            torch.set_rng_state(state)
+        if what is None or isinstance(what, Exception):
+            return
         raise CheckError(_text(piece(), what, output, _first_kernel(kernels, inputs)))
     finally:
         torch.set_rng_state(state)
@@ -40,8 +49,8 @@ def _difference(inputs, eager, compiled, state):
     torch.set_rng_state(state)
     try:
         results = compiled(ours)
-    except Exception:
-        return None  # the same
+    except Exception as error:
+        return error, None  # the same
     if results is None:
         warnings.warn("FIRESTEEL_CHECK: a call cannot be compared, as it does not take copies", stacklevel=2)
         return None

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "capture/describe.h"
@@ -66,6 +67,16 @@ class CheckingRunner final : public Runner {
     return rows;
   }
 
+  nb::list parts(const std::vector<PyObject*>& slots) const {
+    nb::list rows;
+    for (const GraphWithInputs& it : inner_->parts_for(slots.data())) {
+      nb::list inputs;
+      for (const at::Tensor& input : it.inputs) inputs.append(nb::steal(python::wrap(input).release()));
+      rows.append(nb::make_tuple(it.graph.str(), inputs));
+    }
+    return rows;
+  }
+
   // Raises where the two differ. The functions that Python gets live no longer than this call.
   void check(PyObject* const* slots) const {
     PyRef module = python::checked(PyImport_ImportModule("firesteel._check"));
@@ -77,11 +88,13 @@ class CheckingRunner final : public Runner {
     };
     const nb::object compare_kernels =
         nb::cpp_function([this, slots](const nb::list& given) { return kernels(with(slots, given)); });
+    const nb::object part_inputs =
+        nb::cpp_function([this, slots](const nb::list& given) { return parts(with(slots, given)); });
     const nb::object piece = nb::cpp_function([this] { return describe(segment_); });
     const nb::object eagerly = run_with(eager_.get()), compiled = run_with(inner_.get());
     PyRef compare = python::checked(PyObject_GetAttrString(module.get(), "compare"));
     python::checked(PyObject_CallFunctionObjArgs(compare.get(), inputs.ptr(), eagerly.ptr(), compiled.ptr(),
-                                                 compare_kernels.ptr(), piece.ptr(), nullptr));
+                                                 compare_kernels.ptr(), part_inputs.ptr(), piece.ptr(), nullptr));
   }
 
   std::unique_ptr<Runner> inner_, eager_;

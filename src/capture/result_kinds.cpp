@@ -50,6 +50,7 @@ class ResultKindsRunner final : public Runner {
   }
   double compile_seconds() const override { return inner_->compile_seconds(); }
   int traverse(visitproc visit, void* arg) const override { return inner_->traverse(visit, arg); }
+  std::vector<GraphWithInputs> parts_for(PyObject* const* slots) const override { return inner_->parts_for(slots); }
 
  private:
   std::unique_ptr<Runner> inner_;

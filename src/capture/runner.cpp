@@ -225,6 +225,12 @@ class AotRunner final : public Runner {
     return executable_.compare_kernels(inputs, captured);
   }
 
+  std::vector<GraphWithInputs> parts_for(PyObject* const* slots) const override {
+    std::vector<at::Tensor> inputs, captured;
+    if (!take(slots, inputs, captured)) return {};
+    return executable_.parts_for(inputs, captured);
+  }
+
  private:
   // The tensors of a call; false where one of them is none.
   bool take(PyObject* const* slots, std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& captured) const {

@@ -49,6 +49,8 @@ class Runner {
   virtual std::vector<KernelResult> compare_kernels(PyObject* const*) const { return {}; }
   virtual double compile_seconds() const { return 0; }  // spent at the first run
   virtual int traverse(visitproc, void*) const { return 0; }
+  // The ATen graphs, and what this call would give them.
+  virtual std::vector<GraphWithInputs> parts_for(PyObject* const*) const { return {}; }
 };
 
 // `inputs`: the slot of each input of the graph. `holdings` are those of the runner's entry.

@@ -9,6 +9,7 @@
 
 #include "python/errors.h"
 #include "python/tensor_objects.h"
+#include "runtime/graph_run.h"
 
 namespace nb = nanobind;
 
@@ -155,6 +156,22 @@ const TracedFunction& traced_or_refuse(const GraphObject& g) {
   return *g.traced;
 }
 
+nb::list run_flat(const GraphObject& g, const nb::sequence& inputs, bool native) {
+  std::vector<at::Tensor> given;
+  for (nb::handle input : inputs) {
+    if (!is_tensor(input.ptr())) throw nb::type_error("Graph.run() takes a list of tensors");
+    given.push_back(unpack(input.ptr()));
+  }
+  std::vector<at::Tensor> results;
+  with_torch_warnings([&] {
+    const GilRelease no_gil;
+    results = run_graph(*g.shown->graph, std::move(given), native);
+  });
+  nb::list outputs;
+  for (const at::Tensor& result : results) outputs.append(result.defined() ? hand_over(wrap(result)) : nb::none());
+  return outputs;
+}
+
 nb::object backward_of(const GraphObject& g) {
   const Graph* backward = traced_or_refuse(g).executable().backward();
   return backward ? nb::cast(part(g, *backward)) : nb::none();
@@ -216,6 +233,14 @@ void bind_graph_objects(nb::module_& module) {
           },
           nb::sig("def __call__(self, *args: object, **kwargs: object) -> typing.Any"),
           "Runs the graph on new tensors of the same structure, shapes and dtypes.")
+      .def("run", &run_flat, nb::arg("inputs"), nb::arg("native") = false,
+           nb::sig("def run(self, inputs: typing.Sequence[torch.Tensor], native: bool = False) -> "
+                   "list[torch.Tensor | None]"),
+           "Runs the operators as they stand, on one tensor for each of `inputs`, and gives what `outputs` names; a "
+           "graph "
+           "from text\ncan be run too. By ATen, or with native=True in compiled kernels where there are such. Nothing "
+           "is "
+           "differentiated.")
       .def_prop_ro("name", [](const GraphObject& g) { return g.shown->graph->name; })
       .def_prop_ro("nodes", &nodes_of)
       .def_prop_ro("inputs", &inputs_of)

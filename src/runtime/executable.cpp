@@ -285,18 +285,26 @@ double Executable::began() const { return state_->began; }
 const Graph& Executable::joint() const { return state_->trace.joint.graph; }
 const Graph& Executable::forward() const { return state_->parts.forward; }
 const Graph* Executable::backward() const { return state_->has_backward ? &state_->parts.backward : nullptr; }
-std::vector<KernelResult> Executable::compare_kernels(const std::vector<at::Tensor>& inputs,
-                                                      std::vector<at::Tensor>& captured) const {
+std::vector<GraphWithInputs> Executable::parts_for(const std::vector<at::Tensor>& inputs,
+                                                   std::vector<at::Tensor>& captured) const {
   BelowAutograd below;
-  std::vector<KernelResult> found;
   const SymbolValues symbols = state_->signature.symbols(inputs);
-  const std::vector<at::Tensor> given = state_->forward_inputs(inputs, captured);
-  const std::vector<at::Tensor> outputs =
-      firesteel::compare_kernels(with_sizes(state_->parts.forward, symbols), given, false, found);
-  if (!state_->has_backward) return found;
+  std::vector<GraphWithInputs> parts;
+  parts.push_back({with_sizes(state_->parts.forward, symbols), state_->forward_inputs(inputs, captured)});
+  if (!state_->has_backward) return parts;
+  const std::vector<at::Tensor> outputs = Program(parts[0].graph).run(parts[0].inputs);
   std::vector<at::Tensor> saved(outputs.begin() + static_cast<ptrdiff_t>(state_->parts.forward_outputs), outputs.end());
   for (const Type& type : state_->backward->tangents) saved.push_back(random_like(type, symbols));
-  firesteel::compare_kernels(with_sizes(state_->parts.backward, symbols), saved, true, found);
+  parts.push_back({with_sizes(state_->parts.backward, symbols), std::move(saved)});
+  return parts;
+}
+std::vector<KernelResult> Executable::compare_kernels(const std::vector<at::Tensor>& inputs,
+                                                      std::vector<at::Tensor>& captured) const {
+  std::vector<KernelResult> found;
+  const std::vector<GraphWithInputs> parts = parts_for(inputs, captured);
+  BelowAutograd below;
+  for (const GraphWithInputs& part : parts)
+    firesteel::compare_kernels(part.graph, part.inputs, &part != &parts.front(), found);
   return found;
 }
 std::vector<RunPlan> Executable::run_plans() const {

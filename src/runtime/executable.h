@@ -13,6 +13,12 @@
 
 namespace firesteel {
 
+// A graph without open sizes, and what a call gives it.
+struct GraphWithInputs {
+  Graph graph;
+  std::vector<at::Tensor> inputs;
+};
+
 class FIRESTEEL_API Executable {
  public:
   // `parts`: the trace's joint graph cut in two; its forward alone where the trace has no backward.
@@ -42,6 +48,9 @@ class FIRESTEEL_API Executable {
   // What each kernel gives beside what ATen gives, for inputs as of operator(); the backward's for random gradients.
   std::vector<KernelResult> compare_kernels(const std::vector<at::Tensor>& inputs,
                                             std::vector<at::Tensor>& captured) const;
+  // The forward graph, and the backward one where there is one, with what a call gives them: for random gradients.
+  std::vector<GraphWithInputs> parts_for(const std::vector<at::Tensor>& inputs,
+                                         std::vector<at::Tensor>& captured) const;
   // What the sizes that the graph leaves open must meet, one a line, with the user's line that asks for it.
   std::vector<std::string> conditions() const;
   const Tree& input_tree() const;

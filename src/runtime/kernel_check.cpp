@@ -7,8 +7,8 @@
 
 namespace firesteel {
 
-std::vector<at::Tensor> compare_kernels(const Graph& graph, const std::vector<at::Tensor>& inputs, bool is_backward,
-                                        std::vector<KernelResult>& found) {
+void compare_kernels(const Graph& graph, const std::vector<at::Tensor>& inputs, bool is_backward,
+                     std::vector<KernelResult>& found) {
   Graph chosen = graph.clone();
   prepare_for_native(chosen);
   const std::vector<FusedGroup> groups =
@@ -19,7 +19,7 @@ std::vector<at::Tensor> compare_kernels(const Graph& graph, const std::vector<at
       for (const Value* value : *values) chosen.outputs.emplace_back(const_cast<Value*>(value));
     }
   }
-  std::vector<at::Tensor> results = Program(chosen).run(inputs);
+  const std::vector<at::Tensor> results = Program(chosen).run(inputs);
   size_t next = own_outputs;
   for (size_t i = 0; i < groups.size(); ++i) {
     const FusedGroup& group = groups[i];
@@ -34,8 +34,6 @@ std::vector<at::Tensor> compare_kernels(const Graph& graph, const std::vector<at
       if (function) found.push_back({is_backward, i, native, aten});
     }
   }
-  results.resize(own_outputs);
-  return results;
 }
 
 }  // namespace firesteel

@@ -13,8 +13,8 @@ struct KernelResult {
   at::Tensor native, aten;
 };
 
-// Adds what the kernels give to `found`; gives the graph's outputs as ATen computes them.
-std::vector<at::Tensor> compare_kernels(const Graph& graph, const std::vector<at::Tensor>& inputs, bool is_backward,
-                                        std::vector<KernelResult>& found);
+// Adds what the kernels give to `found`.
+void compare_kernels(const Graph& graph, const std::vector<at::Tensor>& inputs, bool is_backward,
+                     std::vector<KernelResult>& found);
 
 }  // namespace firesteel

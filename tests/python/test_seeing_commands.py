@@ -42,7 +42,7 @@ def firesteel_command(*arguments, **variables):
                           env={**os.environ, **variables}, timeout=240)  # fmt: skip
 
 
-@pytest.mark.parametrize("word", ["run", "report", "explain", "cache", "doctor"])
+@pytest.mark.parametrize("word", ["run", "report", "explain", "minify", "cache", "doctor"])
 def test_every_word_teaches(word, capsys):
     with pytest.raises(SystemExit) as ended:
         command_line.main([word, "--help"])

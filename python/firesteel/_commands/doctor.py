@@ -27,6 +27,7 @@ VARIABLES = {
     "FIRESTEEL_MATMUL": "aten or onednn: who multiplies matrices",
     "FIRESTEEL_SMALLEST_KERNEL": "1: every operator that can have a kernel gets one, alone as it may be",
     "FIRESTEEL_CHECK_SHAPES": "1: every result's layout is compared with the recorded one",
+    "FIRESTEEL_SPOIL": "an operation of kernels (tanh): computed wrongly, for tests of what finds such mistakes",
     "FIRESTEEL_FULL": "1: Firesteel's own tests run their long sweeps",
 }
 

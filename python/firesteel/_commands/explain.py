@@ -42,32 +42,45 @@ def run(arguments):
     parser.add_argument("--backend", default=None, help="as of firesteel.compile")
     parser.add_argument("--report", metavar="FILE", help="writes the report as well")
     options = parser.parse_args(arguments)
-    script, _, name = options.target.rpartition(":")
-    if not script or not name:
-        parser.error(f"{options.target} is not of the form script.py:function")
-    if not Path(script).is_file():
-        parser.error(f"there is no script {script}")
-    return _explain(parser, options, script, name)
-
-
-def _explain(parser, options, script, name):
-    import torch
-
+    try:
+        function, args, kwargs = load(options.target, options.args, "firesteel_explain")
+    except LookupError as error:
+        parser.error(error.args[0])
     import firesteel
 
-    sys.path.insert(0, str(Path(script).resolve().parent))
-    space = runpy.run_path(script, run_name="firesteel_explain")
-    first, *rest = name.split(".")
-    if first not in space:
-        parser.error(f"{script} has no {first}")
-    function = space[first]
-    for part in rest:
-        function = getattr(function, part)
-    space.setdefault("torch", torch)
-    if not options.args and (missing := _missing(function)):
-        parser.error(f"{name} needs {', '.join(missing)}: give them by --args, as in --args 'torch.randn(8, 16)'")
-    args, kwargs = _arguments(options.args, space)
     firesteel.explain(function, backend=options.backend)(*args, **kwargs).show()
     if options.report:
         print(f"the report is in {firesteel.report(options.report)}")
     return 0
+
+
+def is_target(text):
+    """Whether it is of the form script.py:function, of a script that there is."""
+    script, _, name = text.rpartition(":")
+    return bool(script and name and Path(script).is_file())
+
+
+def load(target, text, run_name):
+    """The function that script.py:name means, and the arguments that a text gives it: (function, args, kwargs).
+
+    Raises a LookupError that says what is missing.
+    """
+    script, _, name = target.rpartition(":")
+    if not script or not name:
+        raise LookupError(f"{target} is not of the form script.py:function")
+    if not Path(script).is_file():
+        raise LookupError(f"there is no script {script}")
+    import torch
+
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    space = runpy.run_path(script, run_name=run_name)
+    first, *rest = name.split(".")
+    if first not in space:
+        raise LookupError(f"{script} has no {first}")
+    function = space[first]
+    for part in rest:
+        function = getattr(function, part)
+    space.setdefault("torch", torch)
+    if not text and (missing := _missing(function)):
+        raise LookupError(f"{name} needs {', '.join(missing)}: give them by --args, as in --args 'torch.randn(8, 16)'")
+    return (function, *_arguments(text, space))

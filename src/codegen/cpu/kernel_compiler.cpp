@@ -100,6 +100,20 @@ LoopKernel spoiled(LoopKernel kernel) {
   return kernel;
 }
 
+// FIRESTEEL_SPOIL=tanh, for tests: -a where a kernel should compute this operation of one operand.
+LoopKernel without_spoiled_operation(LoopKernel kernel, std::string_view operation) {
+  for (LoopExpr& expr : kernel.exprs) {
+    if (loop_op_text(expr.op) == operation && operand_count(expr.op) == 1 && is_float(expr.type)) expr.op = LoopOp::Neg;
+  }
+  return kernel;
+}
+
+LoopKernel as_asked(const Library& known, const LoopKernel& kernel) {
+  const char* operation = std::getenv("FIRESTEEL_SPOIL");
+  LoopKernel asked = operation ? without_spoiled_operation(kernel, operation) : kernel;
+  return known.spoiling ? spoiled(std::move(asked)) : asked;
+}
+
 KernelFunction find_or_make(Library& known, const LoopKernel& kernel, cpu::Target target) {
   const std::string key = key_of(kernel, target);
   if (auto found = find(known, key)) return *found;
@@ -110,8 +124,7 @@ KernelFunction find_or_make(Library& known, const LoopKernel& kernel, cpu::Targe
   KernelFunction function = nullptr;
   const double began = seconds_now();
   try {
-    const LoopKernel wanted = known.spoiling ? spoiled(kernel) : kernel;
-    function = known.failing ? nullptr : cpu::make_kernel(wanted, target, by, why);
+    function = known.failing ? nullptr : cpu::make_kernel(as_asked(known, kernel), target, by, why);
     if (known.failing) why = "it was made to fail for a test";
   } catch (const std::exception& error) {
     why = error.what();

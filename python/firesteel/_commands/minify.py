@@ -1,0 +1,162 @@
+"""`firesteel minify`: finds the compiled call of a program that fails, and the few operators that make it fail."""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .._wording import plural, short_path
+from . import explain, programs
+
+# What a program that was started to look for failures is told by its environment.
+_SETTINGS = {"FIRESTEEL_CHECK": "1", "FIRESTEEL_WAIT": "1"}
+
+
+def run(arguments):
+    """firesteel minify"""
+    parser = argparse.ArgumentParser(
+        prog="firesteel minify",
+        usage="firesteel minify [-o FILE] script.py [args…] | -m module [args…] | script.py:function --args '…'",
+        description="Finds a compiled call whose results differ from eager's, or that fails where eager does not; then "
+        "which tier of the compiler is to blame (capture, the ATen graph, native code), then which operators; and "
+        "writes these few, with inputs, as a program of its own that shows the failure: `python repro.py`.",
+        epilog="THE PROGRAM IS RUN, with all that it does besides computing: once with every compiled call compared "
+        "with eager (as FIRESTEEL_CHECK=1 does), and where it raises an error up to four times more, each with less "
+        "of the compiler.\n\n"
+        "examples:\n  firesteel minify train.py --epochs 1\n"
+        "  firesteel minify -o small.py model.py:forward --args 'torch.randn(8, 16)'\n\n"
+        "ends with: 0 where a repro was written; 1 where nothing fails; 2 for a mistake on this line; 3 where the\n"
+        "failure was found and its tier named, but it is not of a kind that a repro can hold.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-o", "--output", default="repro.py", metavar="FILE", help="where to write it (repro.py)")
+    options, program = programs.split(parser, arguments)
+    if not Path(options.output).resolve().parent.is_dir():
+        parser.error(f"there is no folder for {options.output}")
+    text = ""
+    if program and explain.is_target(program[0]):
+        if program[1:2] == ["--args"]:
+            text, program = " ".join(program[2:3]), [program[0], *program[3:]]
+        if len(program) > 1:
+            parser.error(f"{program[1]}: a function takes its arguments by --args '…'")
+    else:
+        program = programs.checked_program(parser, program)
+    with tempfile.TemporaryDirectory(prefix="firesteel-minify-") as folder:
+        return Search(options.output, program, text, folder).run()
+
+
+class Search:
+    """One search: what it does is told as it goes."""
+
+    def __init__(self, output, program, text, folder):
+        self.output, self.program, self.text, self.folder = output, program, text, Path(folder)
+        self.name = short_path(program[1] if program[0] == "-m" else program[0])
+
+    def run(self):
+        found = self._look("native")
+        if found["kind"] is None:
+            return self._nothing(found["text"])
+        if found["piece"]:
+            self._tell(f"found: {_place(found['piece'])}: {_first_line(found['text'])}")
+            return self._reduce([found["piece"]], found)
+        self._tell(f"found: {found['kind']}: {_first_line(found['text'])}")
+        return self._find_tier(found)
+
+    def _tell(self, text):
+        print(f"firesteel minify: {text}", flush=True)
+
+    def _look(self, tier, keeps_all=False):
+        """Runs the program on a tier; gives what look.py has written."""
+        from .._minify.look import TIERS
+
+        self._tell(f"running {self.name} on {TIERS[tier]}" + (", every compiled call compared with eager"
+                                                              if tier != "off" else ""))  # fmt: skip
+        path = self.folder / f"{tier}.pt"
+        arguments = [path, tier, int(keeps_all), self.text, *self.program]
+        done = subprocess.run([sys.executable, "-m", "firesteel._minify.look", *map(str, arguments)],
+                              env={**os.environ, **_SETTINGS})  # fmt: skip
+        if not path.exists():
+            return {"kind": "crash", "text": f"the process ended with {done.returncode}", "piece": None, "pieces": []}
+        import torch
+
+        return torch.load(path)
+
+    def _nothing(self, how):
+        self._tell("every compiled call agrees with eager" + (f"; {how}" if how else "") + ": nothing to minify")
+        return 1
+
+    def _find_tier(self, found):
+        """For an error that no comparison met: which tier is the first to raise it."""
+        for tier in ("off", "eager", "aot_eager"):
+            lower = self._look(tier, keeps_all=tier == "aot_eager")
+            if lower["kind"] is None:
+                continue
+            if tier == "off":
+                self._tell("the program fails in eager too: it is its own failure")
+                return 1
+            return self._named_only(tier, lower)
+        return self._reduce(lower["pieces"], found)
+
+    def _named_only(self, tier, found):
+        what = {"eager": "capture", "aot_eager": "the ATen graph"}[tier]
+        at = f" in {_place(found['piece'])}" if found["piece"] else ""
+        self._tell(f"tier: {what}{at} ({found['kind']}: {_first_line(found['text'])})")
+        self._tell(f"native code is not to blame, and a graph of ATen operators would not show it; try: "
+                   f"firesteel report {self.name}, and report it with that file")  # fmt: skip
+        return 3
+
+    def _reduce(self, pieces, found):
+        from .._minify.cut import Case
+        from .._minify.judge import Judge
+        from .._minify.reduce import Reducer
+
+        with Judge() as judge:
+            for piece in pieces:
+                for part, (text, inputs) in enumerate(piece["parts"]):
+                    counts = []
+                    reducer = Reducer(Case(text, inputs), judge, counts.append)
+                    failure = reducer.start()
+                    if failure:
+                        self._tell(f"tier: native code, {('forward', 'backward')[part]} of {_place(piece)}: "
+                                   f"{failure[0]}, {failure[1]}")  # fmt: skip
+                        case = reducer.reduce()
+                        steps = " → ".join(map(str, [len(Case(text, inputs).graph.nodes), *counts]))
+                        self._tell(f"operators: {steps} ({plural(reducer.tries, 'try').replace('trys', 'tries')})")
+                        return self._write(case, judge, reducer.kind, piece, part)
+        # Native code computes what ATen does of the same graph: is it the graph?
+        lower = self._look("aot_eager") if found["piece"] else {"kind": None}
+        if lower["kind"]:
+            return self._named_only("aot_eager", lower)
+        advice = "the default backend, where the program gives one of its own"
+        self._tell(f"no graph fails in native code by itself; try: {advice}")
+        return 3
+
+    def _write(self, case, judge, kind, piece, part):
+        from .._minify import repro
+
+        inputs = repro.simplest_inputs(case, judge, kind)
+        nodes = case.graph.nodes
+        ops = ", ".join(dict.fromkeys(node.op for node in nodes))
+        how = "gives another result than ATen" if kind == "differs" else f"fails ({kind}) where ATen does not"
+        origin = f"Found in the {('forward', 'backward')[part]} of {_place(piece)}."
+        paths = repro.write(os.path.abspath(self.output), case, inputs, f"Native code for {ops} {how}.", origin)
+        for node in nodes:
+            at = f"  ({os.path.basename(node.source.file)}:{node.source.line})" if node.source else ""
+            print(f"    {node!r}{at}")
+        done = subprocess.run([sys.executable, paths[0]], capture_output=True, text=True)
+        if done.returncode == 0:
+            self._tell(f"{short_path(paths[0])} was written, but does not fail by itself")
+            return 3
+        self._tell(f"wrote {' and '.join(map(short_path, paths))}: {plural(len(nodes), 'operator')}, "
+                   f"{plural(len(inputs), 'input')}; try: python {short_path(paths[0])}")  # fmt: skip
+        return 0
+
+
+def _place(piece):
+    return f"graph {piece['number']} of `{piece['function']}` ({short_path(piece['file'])}:{piece['line']})"
+
+
+def _first_line(text):
+    return text.splitlines()[0] if text else "no message"
