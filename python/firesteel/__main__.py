@@ -59,6 +59,11 @@ WORDS = {
         "run",
     ),
     "minify": ("a program that fails, or differs from eager: which few operators do it?", "minify", "run"),
+    "bench": (
+        "how much faster one function is compiled: bench model.py:forward --args 'torch.randn(8)'",
+        "bench",
+        "run",
+    ),
     "cache": ("info, clear: the kernels on disk", "cache", "run"),
     "doctor": ("looks whether all is well here, and says how to mend what is not", "doctor", "run"),
     "enable": ("programs that cannot be started this way run on Firesteel where FIRESTEEL=1 is set", None, enable),

@@ -42,7 +42,7 @@ def firesteel_command(*arguments, **variables):
                           env={**os.environ, **variables}, timeout=240)  # fmt: skip
 
 
-@pytest.mark.parametrize("word", ["run", "report", "explain", "minify", "cache", "doctor"])
+@pytest.mark.parametrize("word", ["run", "report", "explain", "minify", "bench", "cache", "doctor"])
 def test_every_word_teaches(word, capsys):
     with pytest.raises(SystemExit) as ended:
         command_line.main([word, "--help"])
@@ -85,11 +85,27 @@ def test_explain_calls_with_what_is_given(script):
     assert firesteel_command("explain", f"{script}:alone").stdout.startswith("alone: 1 graph")
 
 
+def test_bench_measures_both_and_says_where_they_differ(script):
+    given = ["--args", "torch.randn(8, 8, requires_grad=True), scale=2", "--backward", "--seconds", "0.1"]
+    done = firesteel_command("bench", f"{script}:g", *given, "--backend", "aot_eager", "--backend", "firesteel")
+    assert done.returncode == 0, done.stderr
+    head, eager, aot, native, counts = done.stdout.splitlines()
+    assert head.split() == ["fastest", "median", "first"]
+    assert (eager.split()[0], aot.split()[0], native.split()[0]) == ("eager", "aot_eager", "firesteel")
+    assert "× eager's speed" in native
+    assert "× eager's speed" not in eager
+    assert counts == "2 captures, 0 graph breaks, 0 eager runs in the first calls"
+    wrong = firesteel_command("bench", f"{script}:f", "--args", "torch.ones(3)", "--backward", "--seconds", "0")
+    assert "needs a result that requires a gradient" in wrong.stderr
+
+
 @pytest.mark.parametrize(("arguments", "words"), [
     (["explain", "{script}:g"], "g needs x, scale: give them by --args"),
     (["explain", "{script}:nothing"], "has no nothing"),
     (["explain", "{script}"], "is not of the form script.py:function"),
     (["explain", "nowhere.py:f"], "there is no script nowhere.py"),
+    (["bench", "{script}:g"], "g needs x, scale: give them by --args"),
+    (["bench", "{script}:alone", "--backend", "fast"], 'there is no backend "fast"'),
     (["run"], "a script is needed"),
     (["run", "-m"], "-m needs a module"),
     (["report", "nowhere.py"], "there is no script nowhere.py"),
