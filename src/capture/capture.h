@@ -178,6 +178,8 @@ class Capture {
 
   // ---- calls that are not looked into (opaque_calls.cpp)
   PyRef nonstrict_call(PyObject* function, CallArgs args);
+  // A function that runs at every call, whatever the backend; `traced` gives tensors like its own.
+  PyRef leaf_call(PyObject* function, PyObject* traced, CallArgs args);
   // Calls a cached function for real, once in all attempts of one capture: its statistics show every call.
   PyRef cached_call(PyObject* callable, const CallArgs& args);
   PyRef allowed_call(PyObject* function, const CallArgs& args);
@@ -226,6 +228,7 @@ class Capture {
   std::vector<CallMark> call_marks;
   long clock = 0;                                          // instructions of the outer frame so far
   bool runs_python_again = false;                          // the backend calls opaque functions at every call
+  bool calls_leaf = false;                                 // the graph runs call by call, whatever the backend
   bool ran_opaque_python = false;                          // a nonstrict function may capture tensors, unguarded
   std::vector<CachedCall>* cached_calls = nullptr;         // of all attempts so far, in their order
   std::vector<std::string> lost_gradients;                 // what to warn of: tensors an opaque function captured
@@ -282,7 +285,8 @@ class Capture {
   Tree without_open_numbers(Tree tree) const;
   void tell_story(const Node& node, const RecordOptions& options);
   PyRef opaque_argument(PyObject* value, const char* root);
-  PyRef opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result);
+  PyRef opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result,
+                    PyObject* traced = nullptr);
 
   std::unordered_map<PyObject*, const Source*> provenance_;
   std::unordered_map<PyObject*, PyRef> fakes_;  // by the real tensor

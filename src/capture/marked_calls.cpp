@@ -113,6 +113,8 @@ PyRef call_as_marked(Capture& capture, PyObject* callable, const MarkRow& row, C
                                  name_of(callable)));
     case Mark::Constant:
       return constant_result(capture, callable, std::move(args));
+    case Mark::Leaf:
+      return capture.leaf_call(callable, row.object.get(), std::move(args));
     case Mark::Substituted: {
       PyObject* function = row.object.get();
       capture.admit(function, capture.sources.pinned(function, name_of(function)));

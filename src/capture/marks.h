@@ -11,13 +11,14 @@ namespace firesteel::capture {
 using python::PyRef;
 
 // One table: name, and what a capture does where it meets such a callable.
-#define FIRESTEEL_MARKS(X)                                              \
-  X(None, "what it would do anyway")                                    \
-  X(Allowed, "puts the call into the graph as it is")                   \
-  X(Disallowed, "breaks, and runs it eagerly")                          \
-  X(Disabled, "the same for a class: making its objects, calling them") \
-  X(Forbidden, "ends with an error")                                    \
-  X(Constant, "calls it now, and takes the result for a constant")      \
+#define FIRESTEEL_MARKS(X)                                                             \
+  X(None, "what it would do anyway")                                                   \
+  X(Allowed, "puts the call into the graph as it is")                                  \
+  X(Disallowed, "breaks, and runs it eagerly")                                         \
+  X(Disabled, "the same for a class: making its objects, calling them")                \
+  X(Forbidden, "ends with an error")                                                   \
+  X(Constant, "calls it now, and takes the result for a constant")                     \
+  X(Leaf, "puts the call into the graph as it is, and traces another function for it") \
   X(Substituted, "follows another function in its place")
 
 enum class Mark : uint8_t {
@@ -28,7 +29,7 @@ enum class Mark : uint8_t {
 
 struct MarkRow {
   Mark mark = Mark::None;
-  PyRef object;        // Substituted: the function to follow
+  PyRef object;        // Substituted: the function to follow; Leaf: the one to trace
   std::string reason;  // Disabled
 };
 

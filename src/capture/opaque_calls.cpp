@@ -111,7 +111,8 @@ PyRef Capture::opaque_argument(PyObject* value, const char* root) {
 }
 
 // Runs the function on stand-ins, watches what it does besides, and makes one node of it.
-PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result) {
+PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result,
+                           PyObject* traced) {
   const python::OwnSources own_sources;
   // Sizes that change are sizes to the function too, and inputs of its node. One that the captured code has stored away
   // would be found as a plain number.
@@ -144,7 +145,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
     Journal::Hidden hidden(journal);
     Suspended suspended(*this);
     ConstantCaptures constants;
-    result = PyRef::steal(PyObject_Call(function, args.get(), kwargs.get()));
+    result = PyRef::steal(PyObject_Call(traced ? traced : function, args.get(), kwargs.get()));
     for (const at::Tensor& tensor : constants.without_gradient())
       lost_gradients.push_back(describe_captured(function, name, tensor));
   }
@@ -175,6 +176,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
                     "tensors\n  try: nonstrict_trace(), which takes and gives more",
                     name, Py_TYPE(result.get())->tp_name));
   }
+  options.always = traced != nullptr;
   record(function, name, recorded_args.get(), recorded_kwargs.get(), result.get(), options);
   return python::is_tensor(result.get()) || is_guardable_constant(result.get()) ? result : made(std::move(result));
 }
@@ -184,6 +186,13 @@ PyRef Capture::nonstrict_call(PyObject* callable, CallArgs args) {
   PyRef given = opaque_argument(args.tuple().get(), "args");
   PyRef named = args.dict() ? opaque_argument(args.dict().get(), "kwargs") : PyRef();
   return opaque_call(function, name_of(callable), std::move(given), std::move(named), /*any_result=*/true);
+}
+
+PyRef Capture::leaf_call(PyObject* function, PyObject* traced, CallArgs args) {
+  calls_leaf = true;
+  PyRef given = opaque_argument(args.tuple().get(), "args");
+  PyRef named = args.dict() ? opaque_argument(args.dict().get(), "kwargs") : PyRef();
+  return opaque_call(function, name_of(function), std::move(given), std::move(named), /*any_result=*/true, traced);
 }
 
 PyRef Capture::allowed_call(PyObject* function, const CallArgs& args) {

@@ -89,7 +89,7 @@ std::string folder_of(const char* name) {
 constexpr const char* kTorchPlumbing[] = {
     "autograd/",        "_tensor.py",      "_tensor_str.py", "random.py",      "overrides.py",
     "serialization.py", "nn/parameter.py", "nn/init.py",     "utils/hooks.py", "amp/",
-    "_jit_internal.py", "storage.py",      "_library/",      "_ops.py"};
+    "_jit_internal.py", "storage.py",      "_library/",      "_ops.py",        "_higher_order_ops/"};
 
 bool holds_special_tensor(const std::vector<PyRef>& stack) {
   return std::any_of(stack.begin(), stack.end(), [](const PyRef& value) {

@@ -140,6 +140,7 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   if (attempt.start_.shape) segment.shape = *attempt.start_.shape;
   segment.ambient = ambient;
   const bool empty = capture.graph.nodes.empty() && capture.graph.outputs.empty();
+  const bool runs_aten = backend.runs_aten() && !capture.calls_leaf;
   if (segment.kind == SegmentKind::Break && empty && segment.book.writes.empty() && !segment.modes) {
     // Runs as it is, whatever it meets.
     segment.kind = SegmentKind::Concrete;
@@ -157,7 +158,7 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   segment.book.loads.clear();
   std::vector<uint32_t> slots;
   for (const Source* source : capture.input_sources) slots.push_back(segment.guards->slot_of(source));
-  if (!empty && backend.runs_aten()) {
+  if (!empty && runs_aten) {
     const std::vector<uint32_t> all_inputs = slots;
     slots.resize(capture.arguments.size());  // the executable knows what was captured
     for (const Source* source : capture.number_sources) slots.push_back(segment.guards->slot_of(source));
@@ -181,7 +182,7 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   } else if (!empty) {
     segment.runner = make_eager_runner(capture.graph, std::move(slots), segment.holdings);
   }
-  if (segment.runner && capture.switches_modes && !backend.runs_aten())
+  if (segment.runner && capture.switches_modes && !runs_aten)
     segment.runner = make_mode_keeping_runner(std::move(segment.runner));
   segment.graph_text = capture.graph.str();
   segment.story = std::move(capture.story);
@@ -258,7 +259,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
         refuse_unknown_captures(trace, capture);
         capture.note_sizes(trace);
         capture.journal.roll_back();
-        if (backend.runs_aten()) {
+        if (backend.runs_aten() && !capture.calls_leaf) {
           for (const std::string& text : capture.lost_gradients) warn_once(text);
           if (any_disallowed_operators()) warn_of_disallowed_operators(trace);
           CompilerOptions options;

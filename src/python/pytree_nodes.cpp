@@ -121,8 +121,18 @@ PyObject* registry() {
   return nodes;
 }
 
+// Classes whose objects are values, which PyTorch keeps apart from its pytree.
+PyObject* value_types() {
+  static PyObject* nodes = [] {
+    PyRef module = checked(PyImport_ImportModule("firesteel._value_types"));
+    return checked(PyObject_GetAttrString(module.get(), "NODES")).release();
+  }();
+  return nodes;
+}
+
 PyRef registered(PyObject* type) {
   PyRef found = PyRef::borrow(PyDict_GetItemWithError(registry(), type));
+  if (!found && !PyErr_Occurred()) found = PyRef::borrow(PyDict_GetItemWithError(value_types(), type));
   if (!found && PyErr_Occurred()) PyErr_Clear();  // a metaclass whose hash raises is not in the registry
   return found;
 }

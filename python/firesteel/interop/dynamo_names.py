@@ -5,22 +5,30 @@ import operator
 
 import torch
 import torch._dynamo
-import torch._dynamo.decorators
 import torch._dynamo.eval_frame
+from torch._dynamo import decorators
+from torch._library import opaque_object
 
 import firesteel
 
+from .. import _value_types
 from .._compiled_module import CompiledModule
-from . import dropin, torch_names
+from . import callers, dropin, torch_names
 from .torch_names import misuse_as_pytorch_says
 
 
 def optimize(backend="inductor", *, nopython=False, disable=False, dynamic=None, **more):
     """The older form of torch.compile: a decorator."""
+    if callers.is_pytorch():
+        return dropin.original(torch._dynamo.optimize)(
+            backend, nopython=nopython, disable=disable, dynamic=dynamic, **more
+        )
     return functools.partial(torch_names.compile, backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic)
 
 
 def optimize_assert(backend, **more):
+    if callers.is_pytorch():
+        return dropin.original(torch._dynamo.optimize_assert)(backend, **more)
     return optimize(backend, nopython=True)
 
 
@@ -30,6 +38,34 @@ def disallow_in_graph(fn):
 
 def skip(fn=None):
     return firesteel.disable(fn, recursive=False)
+
+
+def leaf_function(fn=None, *, mutates_args=None):
+    """A function that no compiler looks into: it runs at every call, and what stands in for it is traced."""
+    if fn is None:
+        return functools.partial(leaf_function, mutates_args=mutates_args)
+    leaf = dropin.original(decorators.leaf_function)(fn, mutates_args=mutates_args)
+    register = leaf.register_fake
+
+    def register_fake(fake_fn):
+        firesteel._C._set_mark(leaf, "Leaf", fake_fn)
+        return register(fake_fn)
+
+    def missing(*args, **kwargs):
+        raise ValueError(
+            f"leaf_function '{leaf.__name__}' requires a fake implementation: @{leaf.__name__}.register_fake"
+        )
+
+    firesteel._C._set_mark(leaf, "Leaf", missing)
+    leaf.register_fake = register_fake
+    return leaf
+
+
+def register_opaque_type(cls, *, typ, **more):
+    """Objects of a value type are constants to functions that are not looked into."""
+    dropin.original(opaque_object.register_opaque_type)(cls, typ=typ, **more)
+    if typ == "value" and isinstance(cls, type):
+        _value_types.add(cls)
 
 
 class AsItIs:
@@ -81,7 +117,7 @@ def explain(f, *extra_args, **extra_kwargs):
 
 def routes():
     """Module, name, ours."""
-    dynamo, decorators, eval_frame = torch._dynamo, torch._dynamo.decorators, torch._dynamo.eval_frame
+    dynamo, eval_frame = torch._dynamo, torch._dynamo.eval_frame
     functions = {
         "optimize": optimize,
         "optimize_assert": optimize_assert,
@@ -110,4 +146,6 @@ def routes():
         yield dynamo, name, ours
     yield decorators, "set_stance", firesteel.set_stance
     yield decorators, "skip", skip
+    yield decorators, "leaf_function", leaf_function
+    yield opaque_object, "register_opaque_type", register_opaque_type
     yield eval_frame, "OptimizedModule", CompiledModule

@@ -39,6 +39,18 @@ class NestedCall:
         return self.function(*args, **kwargs)
 
 
+class NamedCall:
+    """Calls a function of torch that the text of fx cannot name, such as `apply` of a class."""
+
+    def __init__(self, function):
+        self.function = function
+        self.__name__ = self.__qualname__ = getattr(function, "__name__", "function")
+        self.__module__ = __name__
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+
 _TENSOR = object()
 
 
@@ -51,6 +63,7 @@ class Builder:
         self.fakes = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
         self.examples = []
         self.inputs = []  # name and open dimensions
+        self.modules = []  # given to functions that are not looked into
         self.outputs = 0
 
     def input(self, name, example, open_dims):
@@ -86,6 +99,7 @@ class Builder:
         self.graph.output(tuple(outputs))
         self.graph.lint()
         self._drop_unread_items()
+        self._drop_idle_switches()
         examples, self.outputs = self.examples, len(outputs)
         self.fakes = self.examples = None
         if any(dims for _, dims in self.inputs) or not all(isinstance(example, torch.Tensor) for example in examples):
@@ -104,6 +118,8 @@ class Builder:
     def _module_of(self, graph):
         module = torch.fx.GraphModule(torch.nn.Module(), graph, class_name="GraphModule")
         module.meta["name"] = self.name
+        for index, held in enumerate(self.modules):  # their parameters are the graph's to whoever traces it
+            module.add_module(f"module_{index}", held)
         return module
 
     def hand_over(self, module, examples):
@@ -133,6 +149,19 @@ class Builder:
             ):
                 self.graph.erase_node(node)
 
+    def _drop_idle_switches(self):
+        """Switches of the gradient mode that change nothing, or that the next one makes void."""
+        mode, pending = torch.is_grad_enabled(), None
+        for node in list(self.graph.nodes):
+            if node.op == "call_function" and node.target is torch._C._set_grad_enabled:
+                if pending:
+                    self.graph.erase_node(pending)
+                pending = node
+            elif pending and node.op != "placeholder":
+                if pending.args[0] == mode:
+                    self.graph.erase_node(pending)
+                mode, pending = pending.args[0], None
+
     def refuse(self, result):
         """Raises for what a call of the backend's callable returned."""
         wanted = f"a tuple of {self.outputs} tensors" if self.outputs != 1 else "a tuple of 1 tensor"
@@ -148,11 +177,15 @@ class Builder:
         if not (_fits(args) and _fits(kwargs)):
             leaves, spec = pytree.tree_flatten((args, kwargs))
             constants = [_TENSOR if isinstance(leaf, torch.fx.Node) else leaf for leaf in leaves]
+            given = [leaf for leaf in leaves if isinstance(leaf, torch.nn.Module)]
+            self.modules += [leaf for leaf in given if not any(leaf is known for known in self.modules)]
             tensors = [leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)]
             return self.graph.call_function(NestedCall(function, spec, constants), tuple(tensors))
         name = getattr(function, "__name__", None)
         if args and isinstance(args[0], torch.fx.Node) and _is_tensor_method(function, name):
             return self.graph.call_method(name, args, kwargs)
+        if isinstance(getattr(function, "__self__", None), type):  # a method of a class
+            function = NamedCall(function)
         return self.graph.call_function(function, args, kwargs)
 
     def _walk(self, made, way, trace):

@@ -10,7 +10,7 @@ import torch
 import firesteel
 
 from .. import _backends
-from . import dropin, dynamo_config, exceptions
+from . import callers, dropin, dynamo_config, exceptions
 
 
 def compile(
@@ -26,6 +26,8 @@ def compile(
     **more,
 ):
     """torch.compile, by Firesteel: PyTorch's backends are found under their own names, its options are accepted."""
+    if callers.is_pytorch():
+        return callers.compile(model, backend, fullgraph, dynamic, mode, options, disable)
     if backend is None:
         backend = _backends.get_default_backend() if _backends.is_default_set() else "inductor"
     backend = known_backend(backend)
@@ -84,6 +86,8 @@ def misuse_as_pytorch_says(function):
 
 
 def disable(fn=None, recursive=True, *, reason=None, wrapping=True):
+    if callers.is_pytorch():
+        return dropin.original(sys.modules["torch._dynamo"].disable)(fn, recursive, reason=reason, wrapping=wrapping)
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     disabled = misuse_as_pytorch_says(firesteel.disable)(fn, recursive, reason=reason)

@@ -86,3 +86,57 @@ def test_names_and_forms_of_graphs(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_what_pytorch_compiles_by_itself(tmp_path):
+    passes(
+        """
+    def choose(self, x):
+        return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,)) * 2
+
+    def test_cond_in_eager_code_and_in_compiled_code(self):
+        wanted = [ones.sin() * 2, (-ones).cos() * 2]
+        self.assertEqual([self.choose(ones), self.choose(-ones)], wanted)
+        for backend in ("eager", "aot_eager", "inductor", EagerAndRecordGraphs()):
+            compiled = torch.compile(self.choose, backend=backend)
+            self.assertEqual([compiled(ones), compiled(-ones)], wanted)
+
+    def test_its_gradient(self):
+        x, y = (ones.clone().requires_grad_() for _ in range(2))
+        torch.compile(self.choose, backend="eager")(x).sum().backward()
+        (y.sin() * 2).sum().backward()
+        self.assertEqual(x.grad, y.grad)
+
+    def test_loops(self):
+        from torch._higher_order_ops.scan import scan
+        from torch._higher_order_ops.while_loop import while_loop
+        def f(x):
+            _, doubled = while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))
+            return doubled + scan(lambda sum, one: (sum + one, sum + one), x * 0, torch.stack([x, x]))[0]
+        self.assertEqual(f(ones), ones * 10)
+        self.assertEqual(torch.compile(f, backend="eager")(ones), ones * 10)
+
+    def test_dynamo_exports(self):
+        module, _ = torch._dynamo.export(lambda x: x.sin() + 1)(ones)
+        self.assertEqual(module(ones), ones.sin() + 1)
+        exported = torch.export.export(torch.nn.Linear(3, 3), (ones,))
+        self.assertEqual(exported.module()(ones).shape, (3,))
+
+    def test_functions_of_autograd_on_backends_of_users(self):
+        class Twice(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, n):
+                ctx.save_for_backward(x)
+                ctx.n = n
+                return x.sin() * n
+            @staticmethod
+            def backward(ctx, gradient):
+                (x,) = ctx.saved_tensors
+                return gradient * x.cos() * ctx.n, None
+        for backend in ("eager", "aot_eager", EagerAndRecordGraphs(), AotEagerAndRecordGraphs(), CompileCounter()):
+            x = ones.clone().requires_grad_()
+            torch.compile(lambda x: Twice.apply(x, 3).sum() * 2, backend=backend, fullgraph=True)(x).backward()
+            self.assertEqual(x.grad, ones.cos() * 6)
+    """,
+        tmp_path,
+    )
