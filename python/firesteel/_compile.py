@@ -7,7 +7,7 @@ import types
 
 import torch
 
-from . import _C, _backends, _shapes_spec
+from . import _C, _backends
 from ._compiled_module import CompiledModule, is_compiled_module
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -43,7 +43,9 @@ class Options:
         if self.shapes_spec is not None:
             if self.dynamic is not None:
                 raise ValueError("compile() takes dynamic or shapes_spec, not both: each says which sizes are open")
-            object.__setattr__(self, "shapes_spec", _shapes_spec.checked(self.shapes_spec))
+            from .interop import shapes_spec  # loads much of PyTorch
+
+            object.__setattr__(self, "shapes_spec", shapes_spec.checked(self.shapes_spec))
         object.__setattr__(self, "backend", _backends.get_default_backend() if self.backend is None else self.backend)
         self._check_mode_and_options(_backends.resolve(self.backend))
 
@@ -74,7 +76,11 @@ class Options:
         """The compiled function for a Python function or a method."""
         backend = _backends.native(self.backend, self.mode, self.options)
         limit = self.recompile_limit or 0  # the usual one
-        spec = self.shapes_spec and _shapes_spec.places(self.shapes_spec, *_described_by_parameters(function))
+        spec = None
+        if self.shapes_spec is not None:
+            from .interop import shapes_spec
+
+            spec = shapes_spec.places(self.shapes_spec, *_described_by_parameters(function))
         # explain() shows what a function takes by itself, and a shapes_spec speaks of this one.
         isolated = self.isolate_recompiles or self.notes_recompiles or spec is not None
         return _C._compile_function(

@@ -168,7 +168,7 @@ def test_disable_gives_the_function_back():
         ({"name": 3}, TypeError, "name=...\\) is text or None"),
         ({"recompile_limit": 0}, ValueError, "at least 1"),
         ({"recompile_limit": True}, TypeError, "is a number or None"),
-        ({"shapes_spec": {}}, NotImplementedError, "shapes_spec"),
+        ({"shapes_spec": 3}, TypeError, "shapes_spec"),
         ({"speed": 1}, TypeError, "speed"),
     ],
 )

@@ -5,13 +5,14 @@ What it names by parameters is spelled here as the native part finds it: `x`, `b
 
 import inspect
 
+import torch
+from torch.fx.experimental.dynamic_spec import DictSpec, IntVar, ObjectSpec, ParamsSpec, SeqSpec, ShapesSpec, TensorSpec
+
 _MOST = 2**63 - 1
 
 
 def checked(spec):
     """A ShapesSpec of what compile() was given; an error for all else."""
-    from torch.fx.experimental.dynamic_spec import ParamsSpec, ShapesSpec
-
     if isinstance(spec, (dict, ParamsSpec)):
         spec = ShapesSpec(spec)
     if not isinstance(spec, ShapesSpec):
@@ -52,9 +53,6 @@ def places(spec, function, is_module):
 
 
 def _walk(name, entry, tensors, numbers):
-    import torch
-    from torch.fx.experimental.dynamic_spec import DictSpec, IntVar, ObjectSpec, SeqSpec, TensorSpec
-
     if isinstance(entry, TensorSpec):
         tensors[name] = [_size(name, dim, size) for dim, size in enumerate(entry)]
     elif isinstance(entry, ObjectSpec):
@@ -72,9 +70,6 @@ def _walk(name, entry, tensors, numbers):
 
 
 def _size(name, dim, size):
-    import torch
-    from torch.fx.experimental.dynamic_spec import IntVar
-
     if size is None or isinstance(size, IntVar):
         return size if size is None else (size.min or 0, _MOST if size.max is None else size.max)
     if isinstance(size, torch.SymInt):
