@@ -178,8 +178,13 @@ at::Tensor Executable::State::result(size_t index, const std::vector<at::Tensor>
       return inputs[alias.of];
     case OutputAlias::Kind::ViewOfInput:
       return trace.result_views[index]->replay(inputs[alias.of], outputs[index], symbols);
-    case OutputAlias::Kind::ViewOfOutput:
-      return trace.result_views[index]->replay(outputs[alias.of], outputs[index], symbols);
+    case OutputAlias::Kind::ViewOfOutput: {
+      // Of a result that is a view itself, it is one of what is given back: with its gradient.
+      const auto of = static_cast<size_t>(alias.of);
+      const bool is_made = of < index && trace.joint.graph.output_aliases.at(of).kind != OutputAlias::Kind::Fresh;
+      const at::Tensor base = is_made ? result(of, outputs, inputs, symbols) : outputs[of];
+      return trace.result_views[index]->replay(base, outputs[index], symbols);
+    }
     case OutputAlias::Kind::Fresh:
       break;
   }

@@ -467,3 +467,18 @@ def test_vmap_and_func_grad_inside():
         return torch.vmap(lambda row: (row * row).sum())(x), torch.func.grad(lambda v: v.sin().sum())(x[0])
 
     check(function, (3, 4))
+
+
+def test_a_view_that_is_given_back_twice_keeps_its_gradient():
+    def function(a):
+        view = (a + a).transpose(0, 1)
+        return view, view, view.t()
+
+    a = torch.randn(3, 2, requires_grad=True)
+    graph = firesteel.trace(function, a, grad=True)
+    for result, expected in zip(graph(a), function(a), strict=True):
+        assert result.requires_grad
+        assert torch.equal(result, expected)
+        weights = torch.randn_like(expected)
+        (found,), (wanted,) = (torch.autograd.grad(one, a, weights, retain_graph=True) for one in (result, expected))
+        assert torch.equal(found, wanted)
