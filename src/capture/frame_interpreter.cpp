@@ -52,7 +52,10 @@ bool may_be_finalized(const Capture& capture, PyObject* object, int depth = 0) {
     return false;
   }
   const bool is_told = Py_TYPE(object)->tp_finalize && PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE);
-  return (is_told || is_watched(object)) && (depth > 0 || capture.source_of(object));
+  if (!is_told && !is_watched(object)) return false;
+  // What was read out of another object is still held there, where nothing was written so far.
+  const Source* source = capture.source_of(object);
+  return depth > 0 || (source && (source->kind == AccessKind::Argument || !capture.journal.empty()));
 }
 
 }  // namespace

@@ -144,3 +144,16 @@ def test_what_was_on_the_stack_is_gone_with_it(function, backend):
         assert seen == wanted
         assert torch.equal(found, expected)
     assert firesteel.counters()["hits"] > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_layers_that_somebody_refers_to_weakly_cost_no_break(backend):
+    model = torch.nn.Sequential(*[torch.nn.Linear(3, 3) for _ in range(4)])
+    references = [weakref.ref(layer) for layer in model]
+    x = torch.randn(2, 3)
+    firesteel.reset_counters()
+    compiled = firesteel.compile(model, backend=backend, fullgraph=True)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), model(x))
+    assert (firesteel.counters()["captured"], firesteel.counters()["breaks"]) == (1, {})
+    assert all(reference() is not None for reference in references)
