@@ -9,6 +9,7 @@
 #include "capture/tensor_text.h"
 #include "python/constants.h"
 #include "python/errors.h"
+#include "python/pytree.h"
 #include "python/tensor_objects.h"
 #include "python/user_frames.h"
 
@@ -84,6 +85,23 @@ PyObject* underlying(Capture& capture, PyObject* function, CallArgs& args) {
       return function;
     }
   }
+}
+
+// A module that the captured code made is made again at each call, of the graph's own tensors.
+PyRef with_made_modules(Capture& capture, const PyRef& nested) {
+  return or_refuse(capture, [&] {
+    return python::map_parts(nested.get(), [&](PyObject* part) {
+      if (!is_nn_module(part) || !capture.is_made(part)) return PyRef::borrow(part);
+      PyRef known = python::checked(PyList_New(0));
+      PyRef modules = python::checked(PyObject_CallMethod(part, "modules", nullptr));
+      while (PyRef module = PyRef::steal(PyIter_Next(modules.get()))) {
+        if (!capture.is_made(module.get())) python::check(PyList_Append(known.get(), module.get()) == 0);
+      }
+      python::check(!PyErr_Occurred());
+      PyRef maker = python::checked(PyImport_ImportModule("firesteel._made_modules"));
+      return python::checked(PyObject_CallMethod(maker.get(), "stand_in", "OO", part, known.get()));
+    });
+  });
 }
 
 }  // namespace
@@ -177,6 +195,10 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
                     name, Py_TYPE(result.get())->tp_name));
   }
   options.always = traced != nullptr;
+  if (runs_python_again) {
+    recorded_args = with_made_modules(*this, recorded_args);
+    if (recorded_kwargs) recorded_kwargs = with_made_modules(*this, recorded_kwargs);
+  }
   record(function, name, recorded_args.get(), recorded_kwargs.get(), result.get(), options);
   return python::is_tensor(result.get()) || is_guardable_constant(result.get()) ? result : made(std::move(result));
 }

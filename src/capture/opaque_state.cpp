@@ -27,7 +27,7 @@ void each_child(PyObject* container, F&& visit) {
   if (PyDict_Check(container)) {
     PyRef values = checked(PyDict_Values(container));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values.get()); ++i) visit(PyList_GET_ITEM(values.get(), i));
-  } else if (PyList_Check(container) || PyTuple_Check(container)) {
+  } else if (PyList_Check(container) || PyTuple_Check(container) || guards::is_plain_deque(container)) {
     PyRef items = checked(PySequence_Tuple(container));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) visit(PyTuple_GET_ITEM(items.get(), i));
   }
@@ -97,17 +97,28 @@ void watch_module(Capture& capture, PyObject* module, const Source* source, int 
   }
 }
 
+// What the captured code put into it may have been there before.
+void watch_made_module(Capture& capture, PyObject* module, int depth) {
+  PyObject* dict = guards::instance_dict(module);
+  if (!dict) return;
+  for (const char* name : {"_parameters", "_buffers", "_modules"}) {
+    PyObject* held = PyDict_GetItemString(dict, name);
+    if (held && PyDict_Check(held)) each_child(held, [&](PyObject* child) { watch(capture, child, depth); });
+  }
+}
+
 void watch(Capture& capture, PyObject* value, int depth) {
   if (python::is_tensor(value) || is_guardable_constant(value)) return;
   if (depth > kDeepest) capture.stop(BreakReason::Value, "a value that nests too deep");
   const Source* source = capture.source_of(value);
   if (is_nn_module(value)) {
-    if (!source) return;
+    if (!source) return watch_made_module(capture, value, depth + 1);
     capture.add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
     watch_module(capture, value, source, depth);
     return;
   }
-  const bool container = PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value);
+  const bool container =
+      PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || guards::is_plain_deque(value);
   if (container || PyAnySet_CheckExact(value)) {
     capture.consult(value);
     each_child(value, [&](PyObject* child) { watch(capture, child, depth + 1); });
@@ -117,7 +128,7 @@ void watch(Capture& capture, PyObject* value, int depth) {
     capture.add_guard(
         {GuardKind::Identity, source, PyRef::borrow(value)});  // a class, or of a number's or string's own subclass
   } else if (source && python::kind_of(value)) {
-    if (is_deque(value)) capture.stop(BreakReason::Value, "a deque from outside");
+    if (is_deque(value)) capture.stop(BreakReason::Value, "a deque of a class of its own");
     watch_attributes(capture, value, source, depth + 1);
   } else if (!source && python::kind_of(value)) {
     if (PyObject* dict = fs_instance_dict(value))

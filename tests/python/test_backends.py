@@ -145,6 +145,23 @@ def test_nonstrict_functions_are_one_node():
     assert "sin" not in str(backend.modules[0].graph)
 
 
+def test_modules_made_inside_reach_nonstrict_functions():
+    opaque = firesteel.nonstrict_trace(lambda module, x: module(x))
+    backend = Recorder()
+
+    def f(x):
+        return opaque(torch.nn.Linear(2, 2), x)
+
+    compiled = firesteel.compile(f, backend=backend, fullgraph=True)
+    for seed in (0, 1):
+        x = torch.randn(3, 2)
+        torch.manual_seed(seed)
+        expected = f(x)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(compiled(x), expected)
+    assert len(backend.modules) == 1
+
+
 def test_each_piece_is_a_graph_of_its_own():
     def f(x):
         x = x.sin() * 2

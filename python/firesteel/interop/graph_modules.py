@@ -28,8 +28,7 @@ class NestedCall:
 
     def __init__(self, function, spec, constants):
         self.function, self.spec, self.constants = function, spec, constants
-        self.__name__ = getattr(function, "__name__", "function")
-        self.__qualname__ = self.__name__
+        self.__name__ = self.__qualname__ = _function_name(function)
         self.__module__ = __name__
 
     def __call__(self, *tensors):
@@ -40,11 +39,11 @@ class NestedCall:
 
 
 class NamedCall:
-    """Calls a function of torch that the text of fx cannot name, such as `apply` of a class."""
+    """Calls a function that the text of fx cannot name: `apply` of a class, a lambda."""
 
     def __init__(self, function):
         self.function = function
-        self.__name__ = self.__qualname__ = getattr(function, "__name__", "function")
+        self.__name__ = self.__qualname__ = _function_name(function)
         self.__module__ = __name__
 
     def __call__(self, *args, **kwargs):
@@ -184,7 +183,7 @@ class Builder:
         name = getattr(function, "__name__", None)
         if args and isinstance(args[0], torch.fx.Node) and _is_tensor_method(function, name):
             return self.graph.call_method(name, args, kwargs)
-        if isinstance(getattr(function, "__self__", None), type):  # a method of a class
+        if name == "<lambda>" or isinstance(getattr(function, "__self__", None), type):  # or a method of a class
             function = NamedCall(function)
         return self.graph.call_function(function, args, kwargs)
 
@@ -211,6 +210,11 @@ class Builder:
 def _spelled(name):
     """An input's name as PyTorch spells it: `L_x_`, `L_self_modules_fc_parameters_weight_`."""
     return "L_" + re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_") + "_"
+
+
+def _function_name(function):
+    name = getattr(function, "__name__", "function")
+    return "function" if name == "<lambda>" else name
 
 
 def _fits(value):

@@ -178,9 +178,10 @@ def containers():
     yield Batch(t, 0.5, [t + 1])
     yield Box(t, "abc")
     yield {"deep": [Batch(t, 2.0, []), Box(t, "q")]}
+    yield collections.deque([t, 2, t + 1], maxlen=4)
 
 
-@pytest.mark.parametrize("which", range(9))
+@pytest.mark.parametrize("which", range(10))
 def test_containers_go_in_from_outside(backend, which):
     def f(x, value):
         return use(x, value["deep"][0] if which == 8 else value)

@@ -126,3 +126,30 @@ def test_a_module_made_inside_works(backend):
     x = torch.randn(3)
     torch.testing.assert_close(whole(f, backend)(x), f(x))
     assert firesteel.counters()["captured"] == 1
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_module_with_parameters_made_inside_works(backend, known):
+    opaque = firesteel.nonstrict_trace(lambda modules, x: modules["net"](x) * modules["net"][1].weight.sum())
+    outside = torch.nn.Linear(3, 3)
+
+    def f(x):
+        net = torch.nn.Sequential(torch.nn.BatchNorm1d(3), outside if known else torch.nn.Linear(3, 3))
+        y = opaque({"net": net}, x)
+        return y + net[0].running_mean, net
+
+    compiled = whole(f, backend)
+    for seed in (0, 1):
+        x = torch.randn(4, 3, requires_grad=True)
+        torch.manual_seed(seed)
+        expected, net = f(x)
+        torch.manual_seed(seed)
+        result, made = compiled(x)
+        torch.testing.assert_close(result, expected)
+        torch.testing.assert_close(made.state_dict(), net.state_dict())
+        expected_gradients = torch.autograd.grad(expected.sum(), (x, net[1].weight, net[0].weight))
+        torch.testing.assert_close(
+            torch.autograd.grad(result.sum(), (x, made[1].weight, made[0].weight)), expected_gradients
+        )
+    assert firesteel.counters()["captured"] == 1
+    assert not firesteel.counters()["fallbacks"]
