@@ -1,6 +1,8 @@
 """compile(shapes_spec=...): which sizes of which arguments are open, as torch.fx.experimental.dynamic_spec says it.
 
 What it names by parameters is spelled here as the native part finds it: `x`, `batch['mask']`, `args[1]`.
+A size that is an expression of others is open like them, and an assumption is true or not: guards find out what holds,
+where PyTorch has to be told.
 """
 
 import inspect
@@ -17,8 +19,6 @@ def checked(spec):
         spec = ShapesSpec(spec)
     if not isinstance(spec, ShapesSpec):
         raise TypeError(f"compile(shapes_spec=...) is a ShapesSpec, a ParamsSpec, a dict or None, not {spec!r}")
-    if spec.assumptions:
-        raise NotImplementedError("compile(shapes_spec=...): assumptions are not supported yet; leave them out")
     return spec
 
 
@@ -54,7 +54,7 @@ def places(spec, function, is_module):
 
 def _walk(name, entry, tensors, numbers):
     if isinstance(entry, TensorSpec):
-        tensors[name] = [_size(name, dim, size) for dim, size in enumerate(entry)]
+        tensors[name] = [_size(size) for size in entry]
     elif isinstance(entry, ObjectSpec):
         raise NotImplementedError(f"compile(shapes_spec=...): attributes of `{name}` are not supported yet")
     elif isinstance(entry, DictSpec):
@@ -63,18 +63,11 @@ def _walk(name, entry, tensors, numbers):
     elif isinstance(entry, SeqSpec):
         for i, below in enumerate(entry._entries):
             _walk(f"{name}[{i}]", below, tensors, numbers)
-    elif isinstance(entry, IntVar):
-        numbers.append(name)
     elif isinstance(entry, torch.SymInt):
-        raise NotImplementedError(f"compile(shapes_spec=...): `{name}` as an expression is not supported yet")
+        numbers.append(name)
 
 
-def _size(name, dim, size):
-    if size is None or isinstance(size, IntVar):
-        return size if size is None else (size.min or 0, _MOST if size.max is None else size.max)
-    if isinstance(size, torch.SymInt):
-        raise NotImplementedError(
-            f"compile(shapes_spec=...): dimension {dim} of `{name}` as an expression is not supported yet\n"
-            "  try: a ShapeVar of its own; sizes that are equal at the first call are taken to stay equal"
-        )
-    return size
+def _size(size):
+    if isinstance(size, IntVar):
+        return size.min or 0, _MOST if size.max is None else size.max
+    return (0, _MOST) if isinstance(size, torch.SymInt) else size

@@ -145,14 +145,23 @@ N = ShapeVar("n")
         ({"y": TensorSpec([N])}, ValueError, "names `y`, which is no parameter; those there are: `x`"),
         ({"*args": [TensorSpec([N])]}, ValueError, r"has an entry for \*args"),
         ({"x": ObjectSpec({"w": TensorSpec([N])})}, NotImplementedError, "attributes of `x`"),
-        ({"x": TensorSpec([N * 2])}, NotImplementedError, "dimension 0 of `x` as an expression"),
-        (ShapesSpec({"x": TensorSpec([N])}, assumptions=[N > 3]), NotImplementedError, "assumptions"),
     ],
-    ids=["type", "name", "rest", "object", "expression", "assumptions"],
+    ids=["type", "name", "rest", "object"],
 )
 def test_bad_specs(spec, error, text):
     with pytest.raises(error, match=text):
         firesteel.compile(double, shapes_spec=spec)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_expressions_and_assumptions(backend):
+    def function(x, y, count):
+        return x.sum() + y.sum() * y.shape[0] + count
+
+    spec = ShapesSpec({"x": TensorSpec([N]), "y": TensorSpec([N * 2 + 1]), "count": N + 3}, assumptions=[N > 3])
+    sizes = [(n, 2 * n + 1) for n in (5, 9, 20)] + [(6, 31)]  # the last is not as promised, and computed all the same
+    calls = [((torch.randn(n), torch.randn(m), n + 3), {}) for n, m in sizes]
+    assert captures(function, spec, calls, backend) == 1
 
 
 def test_not_beside_dynamic():
