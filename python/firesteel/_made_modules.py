@@ -1,4 +1,4 @@
-"""Modules that the captured code made, as arguments of functions that are not looked into: each call makes them anew."""
+"""Modules that captured code made, as arguments of functions that are not looked into: each call makes them anew."""
 
 import copy
 
