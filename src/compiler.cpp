@@ -59,7 +59,8 @@ Executable compile_trace(Trace trace, const CompilerOptions& options, StageTimes
     for (Graph* graph : {&parts.forward, &parts.backward}) split_directions(*graph);
   }
   verify_in_debug(parts.forward);
-  return timed(spent.executable_ms, [&] { return Executable(std::move(trace), std::move(parts), options.native); });
+  return timed(spent.executable_ms,
+               [&] { return Executable(std::move(trace), std::move(parts), options.native, options.freeze); });
 }
 
 Executable compile_function(const FlatFunction& function, const std::vector<at::Tensor>& inputs,

@@ -11,6 +11,7 @@ struct CompilerOptions {
   bool passes = true;  // off: the graph stays as recorded
   PartitionOptions partition;
   NativeCode native = NativeCode::None;
+  bool freeze = false;  // of native code that is not differentiated: weights are prepared once
 };
 
 // `times`: where the stages' times are put, if given.

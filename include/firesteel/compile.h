@@ -22,6 +22,9 @@ struct CompileOptions {
   bool native = true;
   // True: the first call of a signature waits for its native code. Otherwise ATen runs the calls until it is there.
   bool wait = false;
+  // True: native code without gradients takes the tensors that the function captures as weights, prepared once, and
+  // again where one of them was written to.
+  bool freeze = false;
 };
 
 // The graphs of one compiled function, found by signature: structure and constants of the arguments; dtype, device,

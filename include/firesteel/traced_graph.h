@@ -21,7 +21,8 @@ class FIRESTEEL_API TracedGraph {
   // something requires them. Throws a TraceError, or whatever the function throws. `graph_break`: where the break is
   // put that the function asked for, if that is why it threw.
   static TracedGraph record(const FlatCallable& function, const FlatValues& arguments, const std::string& name,
-                            std::optional<GraphBreak>* graph_break = nullptr, NativeCode native = NativeCode::None);
+                            std::optional<GraphBreak>* graph_break = nullptr, NativeCode native = NativeCode::None,
+                            bool freeze = false);
   explicit TracedGraph(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
   std::string str() const;       // the whole graph, its backward included

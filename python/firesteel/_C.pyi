@@ -240,6 +240,7 @@ def _compile_function(
     isolated: bool = False,
     dynamic: bool | None = None,
     spec: tuple[dict[str, list[tuple[int, int] | int | None]], list[str]] | None = None,
+    freeze: bool = False,
 ) -> CompiledFunction: ...
 def _backends() -> dict[str, str]:
     """The built-in backends' names, and what they mean."""

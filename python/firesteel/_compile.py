@@ -12,7 +12,7 @@ from ._compiled_module import CompiledModule, is_compiled_module
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 # What compile(options=...) may hold for a built-in backend.
-OPTIONS = ()
+OPTIONS = ("freeze",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +69,17 @@ class Options:
             raise ValueError("compile() takes mode or options, not both: a mode stands for a set of options")
         unknown = [key for key in self.options if key not in OPTIONS]
         if isinstance(backend, str) and unknown:
-            known = ", ".join(map(repr, OPTIONS)) or "none yet"
+            known = ", ".join(map(repr, OPTIONS))
             raise ValueError(f'the backend "{self.backend}" has no option {unknown[0]!r}; those there are: {known}')
+        if isinstance(backend, str):
+            self._check_freeze(backend)
+
+    def _check_freeze(self, backend):
+        freeze = self.options.get("freeze", False)
+        if not isinstance(freeze, bool):
+            raise TypeError(f'compile(options={{"freeze": ...}}) is True or False, not {freeze!r}')
+        if freeze and backend != "firesteel":
+            raise ValueError(f'compile(options={{"freeze": True}}) is for native code, not for the backend "{backend}"')
 
     def native(self, function):
         """The compiled function for a Python function or a method."""
@@ -81,10 +90,20 @@ class Options:
             from .interop import shapes_spec
 
             spec = shapes_spec.places(self.shapes_spec, *_described_by_parameters(function))
-        # explain() shows what a function takes by itself, and a shapes_spec speaks of this one.
-        isolated = self.isolate_recompiles or self.notes_recompiles or spec is not None
+        freeze = isinstance(backend, str) and bool(self.options and self.options.get("freeze"))
+        # explain() shows what a function takes by itself, a shapes_spec speaks of this one, and weights are its own.
+        isolated = self.isolate_recompiles or self.notes_recompiles or spec is not None or freeze
         return _C._compile_function(
-            function, backend, self.fullgraph, limit, self.notes_recompiles, self.wait, isolated, self.dynamic, spec
+            function,
+            backend,
+            self.fullgraph,
+            limit,
+            self.notes_recompiles,
+            self.wait,
+            isolated,
+            self.dynamic,
+            spec,
+            freeze,
         )
 
 
@@ -112,7 +131,8 @@ def compile(
     compiles with other compiled functions of the same code, as layers of a model are. dynamic: None leaves a size open
     in the graph once it has changed, True every size from the first call on, False none. shapes_spec: names the
     sizes to leave open instead, in the terms of torch.fx.experimental.dynamic_spec. mode is checked, and has no effect
-    yet; a backend that is a function gets mode and options as keywords.
+    yet. options={"freeze": True} prepares weights once for calls without gradients (native code; see docs/native.md). A
+    backend that is a function gets mode and options as keywords.
     """
     asked = Options(
         fullgraph, dynamic, backend, mode, options, name, recompile_limit, isolate_recompiles, shapes_spec, wait

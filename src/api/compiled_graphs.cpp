@@ -85,7 +85,9 @@ struct CompiledGraphs::State {
     std::optional<GraphBreak> asked;
     try {
       const NativeCode native = options.native ? native_code(options.wait) : NativeCode::None;
-      return {TracedGraph::record(function, call.arguments, options.name, &asked, native), call.types_and_state, {}};
+      return {TracedGraph::record(function, call.arguments, options.name, &asked, native, options.freeze),
+              call.types_and_state,
+              {}};
     } catch (...) {
       if (!asked || options.fullgraph) throw;
     }

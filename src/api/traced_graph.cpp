@@ -20,7 +20,7 @@ Tree shown_arguments(const Tree& arguments) {
 }  // namespace
 
 TracedGraph TracedGraph::record(const FlatCallable& function, const FlatValues& arguments, const std::string& name,
-                                std::optional<GraphBreak>* graph_break, NativeCode native) {
+                                std::optional<GraphBreak>* graph_break, NativeCode native, bool freeze) {
   auto state = std::make_shared<State>();
   state->argument_structure = arguments.structure;
   state->ambient = AmbientState::current();
@@ -37,6 +37,7 @@ TracedGraph TracedGraph::record(const FlatCallable& function, const FlatValues& 
   };
   CompilerOptions compiler;
   compiler.native = native;
+  compiler.freeze = freeze;
   state->executable.emplace(compile_function(traced, arguments.tensors, options, compiler, &state->times));
   return TracedGraph(std::move(state));
 }

@@ -264,6 +264,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
           if (any_disallowed_operators()) warn_of_disallowed_operators(trace);
           CompilerOptions options;
           if (backend.kind == Backend::Native) options.native = native_code(backend.wait);
+          options.freeze = backend.freeze;
           executable.emplace(compile_trace(std::move(trace), options, &capture.story.stages));
         }
       });

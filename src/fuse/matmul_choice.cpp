@@ -110,6 +110,11 @@ class Chooser {
 
 }  // namespace
 
+bool may_use_onednn() {
+  const char* set = std::getenv("FIRESTEEL_MATMUL");
+  return linear() && at::globalContext().userEnabledMkldnn() && !(set && std::string_view(set) == "aten");
+}
+
 void check_matmul_setting() { choice(); }
 
 bool choose_matmuls(Graph& graph) {

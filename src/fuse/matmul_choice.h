@@ -10,6 +10,9 @@ namespace firesteel {
 // True where something changed.
 FIRESTEEL_API bool choose_matmuls(Graph& graph);
 
+// Whether layers may be oneDNN's at all: where weights are packed for it, it is the one to call on all processors.
+bool may_use_onednn();
+
 // Raises for a FIRESTEEL_MATMUL that means nothing.
 void check_matmul_setting();
 

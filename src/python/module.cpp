@@ -15,6 +15,7 @@
 #include "python/tensor_objects.h"
 #include "python/user_frames.h"
 #include "runtime/buffer_pool.h"
+#include "runtime/frozen_weights.h"
 #include "runtime/run_counters.h"
 #include "runtime/watched_runs.h"
 
@@ -91,6 +92,9 @@ nb::dict native_counts() {
   result["native_ops"] = runs.native_ops;
   result["aten_ops"] = runs.aten_ops;
   result["onednn_matmuls"] = runs.onednn_matmuls;
+  const FrozenCounters frozen = frozen_counters();
+  result["frozen_runs"] = frozen.runs;
+  result["weights_prepared"] = frozen.preparations;
   return result;
 }
 

@@ -45,12 +45,12 @@ struct Executable::State {
   };
   std::vector<Origin> origins;
 
-  State(Trace traced, Partitioned partitioned, bool with_backward, bool with_gradients, NativeCode native)
+  State(Trace traced, Partitioned partitioned, bool with_backward, bool with_gradients, NativeCode native, bool freeze)
       : trace(std::move(traced)),
         parts(std::move(partitioned)),
         has_backward(with_backward),
         signature(trace, with_gradients),
-        forward(parts.forward, native) {
+        forward(parts.forward, native, freeze && !with_backward) {
     find_origins();
     const Graph& graph = trace.joint.graph;
     if (!has_backward) return;
@@ -209,9 +209,9 @@ std::vector<at::Tensor> Executable::State::finish(const std::vector<at::Tensor>&
   return results;
 }
 
-Executable::Executable(Trace trace, Partitioned parts, NativeCode native) {
+Executable::Executable(Trace trace, Partitioned parts, NativeCode native, bool freeze) {
   const bool has_backward = !trace.gradient_inputs.empty();
-  state_ = std::make_unique<State>(std::move(trace), std::move(parts), has_backward, has_backward, native);
+  state_ = std::make_unique<State>(std::move(trace), std::move(parts), has_backward, has_backward, native, freeze);
 }
 Executable::~Executable() = default;
 Executable::Executable(Executable&&) noexcept = default;

@@ -22,7 +22,8 @@ struct GraphWithInputs {
 class FIRESTEEL_API Executable {
  public:
   // `parts`: the trace's joint graph cut in two; its forward alone where the trace has no backward.
-  Executable(Trace trace, Partitioned parts, NativeCode native = NativeCode::None);
+  // `freeze`: weights of one without a backward are prepared once (freeze/freeze.h).
+  Executable(Trace trace, Partitioned parts, NativeCode native = NativeCode::None, bool freeze = false);
   ~Executable();
   Executable(Executable&&) noexcept;
 

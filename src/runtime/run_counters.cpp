@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "runtime/frozen_weights.h"
+
 namespace firesteel {
 namespace {
 
@@ -12,7 +14,10 @@ std::atomic<uint64_t> g_native_ops{0}, g_aten_ops{0}, g_kernels{0}, g_onednn_mat
 
 RunCounters run_counters() { return {g_native_ops, g_aten_ops, g_kernels, g_onednn_matmuls}; }
 
-void reset_run_counters() { g_native_ops = g_aten_ops = g_kernels = g_onednn_matmuls = 0; }
+void reset_run_counters() {
+  g_native_ops = g_aten_ops = g_kernels = g_onednn_matmuls = 0;
+  reset_frozen_counters();
+}
 
 void count_run(const RunCounters& run) {
   constexpr auto order = std::memory_order_relaxed;

@@ -7,9 +7,11 @@
 
 #include <ATen/Context.h>
 
+#include "freeze/freeze.h"
 #include "fuse/loss_parts.h"
 #include "fuse/matmul_choice.h"
 #include "fuse/table_gradients.h"
+#include "runtime/frozen_weights.h"
 
 namespace firesteel {
 
@@ -37,14 +39,29 @@ void check_native_settings() {
   check_matmul_setting();
 }
 
-TieredProgram::TieredProgram(const Graph& graph, NativeCode native) : aten_(graph) {
+// The weights, and what runs once they have changed too often.
+struct TieredProgram::Frozen {
+  FrozenWeights weights;
+  Graph graph;
+  NativeCode native;
+  std::once_flag thawed;
+  std::optional<TieredProgram> plain;
+};
+
+TieredProgram::TieredProgram(const Graph& graph, NativeCode native, bool freeze) : aten_(graph) {
   if (native == NativeCode::None || !can_compile_kernels()) return;
   if (has_symbols(graph)) {
     sized_ = std::make_unique<SizedPrograms>(graph.clone(), native);
     return;
   }
   Graph chosen = graph.clone();
-  const bool changed = prepare_for_native(chosen);
+  bool changed = false;
+  if (std::optional<FrozenGraph> made = freeze ? firesteel::freeze(graph) : std::nullopt) {
+    frozen_.reset(new Frozen{FrozenWeights(made->prepare, std::move(made->weights)), graph.clone(), native, {}, {}});
+    chosen = std::move(made->run);
+    changed = true;
+  }
+  changed = prepare_for_native(chosen) || changed;
   if (native == NativeCode::AtOnce) {
     ProgramOptions options;
     options.native = true;
@@ -79,7 +96,15 @@ const Program& TieredProgram::best_by_now() const {
 std::vector<at::Tensor> TieredProgram::run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols) const {
   if (sized_) {
     if (const std::shared_ptr<const TieredProgram> program = sized_->find(symbols))
-      return program->best().run(std::move(inputs));
+      return program->run(std::move(inputs), {});
+  }
+  if (frozen_ && &best() != &aten_) {
+    if (auto prepared = frozen_->weights.find(inputs)) {
+      inputs.insert(inputs.end(), prepared->begin(), prepared->end());
+      return native_->run(std::move(inputs));
+    }
+    std::call_once(frozen_->thawed, [&] { frozen_->plain.emplace(frozen_->graph, frozen_->native); });
+    return frozen_->plain->run(std::move(inputs), {});
   }
   return best().run(std::move(inputs), symbols);
 }

@@ -37,7 +37,8 @@ class SizedPrograms {
 
 class TieredProgram {
  public:
-  TieredProgram(const Graph& graph, NativeCode native);
+  // `freeze`: native code takes weights as prepared once. Not where sizes are open.
+  TieredProgram(const Graph& graph, NativeCode native, bool freeze = false);
 
   // Runs the fastest that there is by now.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols) const;
@@ -58,6 +59,8 @@ class TieredProgram {
   mutable std::mutex mutex_;                      // guards the switch
   mutable std::atomic<State> state_ = State::Aten;
   std::unique_ptr<SizedPrograms> sized_;  // of a graph that leaves sizes open
+  struct Frozen;
+  std::shared_ptr<Frozen> frozen_;  // where native code takes prepared weights
 };
 
 }  // namespace firesteel

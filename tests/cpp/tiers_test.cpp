@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "codegen/background.h"
+#include "runtime/frozen_weights.h"
 #include "runtime/run_counters.h"
 
 namespace {
@@ -52,6 +53,22 @@ TEST_F(Tiers, OrNever) {
   options.native = false;
   options.wait = true;
   EXPECT_EQ(kernels_of(firesteel::compile(program, options)), 0u);
+}
+
+TEST_F(Tiers, FrozenWeightsArePreparedOnce) {
+  firesteel::CompileOptions options;
+  options.wait = options.freeze = true;
+  const Tensor weight = at::randn({200, 130});
+  auto layer = [&](const Tensor& x) { return at::gelu(at::linear(x, weight)); };
+  auto compiled = firesteel::compile(layer, options);
+  firesteel::reset_run_counters();
+  for (int call = 1; call <= 4; ++call) {
+    const Tensor x = at::randn({96, 130});
+    EXPECT_TRUE(at::allclose(compiled(x), layer(x), 1e-4, 1e-5));
+    EXPECT_EQ(firesteel::frozen_counters().runs, static_cast<uint64_t>(call));
+    EXPECT_EQ(firesteel::frozen_counters().preparations, call <= 2 ? 1u : 2u);
+    if (call == 2) weight.mul_(2);
+  }
 }
 
 TEST_F(Tiers, AJobWithoutKernelsIsDone) { EXPECT_TRUE(firesteel::compile_in_background({})->done()); }

@@ -482,3 +482,14 @@ def test_a_view_that_is_given_back_twice_keeps_its_gradient():
         weights = torch.randn_like(expected)
         (found,), (wanted,) = (torch.autograd.grad(one, a, weights, retain_graph=True) for one in (result, expected))
         assert torch.equal(found, wanted)
+
+
+def test_a_promised_size_of_what_is_empty(monkeypatch):
+    monkeypatch.setenv("FIRESTEEL_CHECK_SHAPES", "1")
+
+    def f(x, repeats):
+        return torch.repeat_interleave(x, repeats, dim=0, output_size=6) * 2
+
+    for count in (0, 3):
+        args = (torch.randn(count, 2), torch.full((count,), 2))
+        assert_same(firesteel.trace(f, *args)(*args), f(*args))

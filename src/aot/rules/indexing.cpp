@@ -48,6 +48,14 @@ bool nonzero_static(RuleCall& call) {
   return true;
 }
 
+// Of nothing it gives nothing, whatever size was promised.
+bool repeat_interleave(RuleCall& call) {
+  if (!call.device.is_cpu() || call.args[1].isNone() || call.tensor(0).dim() != 1) return false;
+  const int64_t size = call.tensor(0).numel() == 0 ? 0 : call.args[1].toInt();
+  call.give(meta_tensor({size}, call.tensor(0).scalar_type()));
+  return true;
+}
+
 bool dot(RuleCall& call) {
   if (call.tensor(0).dim() != 1 || call.tensor(0).sizes() != call.tensor(1).sizes() ||
       call.tensor(0).scalar_type() != call.tensor(1).scalar_type()) {
@@ -90,6 +98,7 @@ constexpr ShapeRuleEntry kRules[] = {
     {"aten::roll", roll},
     {"aten::embedding_dense_backward", embedding_backward},
     {"aten::nonzero_static", nonzero_static},
+    {"aten::repeat_interleave.Tensor", repeat_interleave},
     {"aten::dot", dot},
     {"aten::var.correction", variance},
     {"aten::std.correction", variance},
