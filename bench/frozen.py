@@ -86,7 +86,9 @@ def compare(name, options):
             call(**inputs)
             best[side] = min(best[side], time.perf_counter() - start)
         rounds += 1
-    cells = (f"{side} {t * 1e3:.2f} ms ({best['eager'] / t:.2f}x, ready {ready[side]:.2f} s)" for side, t in best.items())
+    cells = (
+        f"{side} {t * 1e3:.2f} ms ({best['eager'] / t:.2f}x, ready {ready[side]:.2f} s)" for side, t in best.items()
+    )
     print(f"{name:10} {'; '.join(cells)}", flush=True)
 
 

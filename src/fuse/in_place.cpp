@@ -51,7 +51,28 @@ bool only_the_mutation_gives(const Graph& graph, const Mutation& mutation) {
   return mentions <= 1;
 }
 
+bool same_layout(const Value* a, const Value* b) {
+  return a->type.dtype == b->type.dtype && a->type.sizes == b->type.sizes && a->type.strides == b->type.strides;
+}
+
 }  // namespace
+
+std::vector<Overwrite> reuses(const FusedGroup& group) {
+  std::vector<Overwrite> found;
+  for (size_t o = 0; o < group.outputs.size(); ++o) {
+    for (size_t i = 0; i < group.inputs.size(); ++i) {
+      const Overwrite pair{static_cast<int32_t>(o), static_cast<int32_t>(i)};
+      const bool taken =
+          std::any_of(found.begin(), found.end(), [&](const Overwrite& other) { return other.input == pair.input; });
+      if (taken || !group.inputs[i]->def || !same_layout(group.inputs[i], group.outputs[o]) ||
+          !same_points(group, pair))
+        continue;
+      found.push_back(pair);
+      break;
+    }
+  }
+  return found;
+}
 
 std::vector<Overwrite> overwrites(const Graph& graph, const FusedGroup& group) {
   std::vector<Overwrite> found;
@@ -60,8 +81,7 @@ std::vector<Overwrite> overwrites(const Graph& graph, const FusedGroup& group) {
     if (mutation.metadata_only || !mutation.under_no_grad) continue;
     const Overwrite pair{position(group.outputs, mutation.updated), position(group.inputs, mutation.input)};
     if (pair.output < 0 || pair.input < 0) continue;
-    const Type &from = mutation.input->type, &to = mutation.updated->type;
-    if (from.dtype == to.dtype && from.sizes == to.sizes && from.strides == to.strides && same_points(group, pair) &&
+    if (same_layout(mutation.input, mutation.updated) && same_points(group, pair) &&
         only_the_group_reads(graph, group, mutation.input) && only_the_mutation_gives(graph, mutation)) {
       found.push_back(pair);
     }

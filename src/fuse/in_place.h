@@ -1,4 +1,5 @@
-// Kernels that write a graph's input where they read it: what `p.mul_(x)` asks for, without a copy.
+// Kernels that write where they read: over a graph's input, which `p.mul_(x)` asks for, or over a value that nobody
+// needs any more.
 #pragma once
 
 #include "fuse/fusion.h"
@@ -14,5 +15,9 @@ struct Overwrite {
 // the new value, which nothing else gives out. The caller must know that no other tensor shares the input's memory, and
 // that no kernel reads the input later.
 std::vector<Overwrite> overwrites(const Graph& graph, const FusedGroup& group);
+
+// Results that may be written over a value of the graph's own making, which the group reads point by point where it
+// writes. The caller must know that nothing else holds that memory, or reads it later. Each input and output once.
+std::vector<Overwrite> reuses(const FusedGroup& group);
 
 }  // namespace firesteel

@@ -36,6 +36,12 @@ std::vector<int64_t> sizes_at(const std::vector<int64_t>& all, const std::vector
 
 bool shapes_are_checked() { return std::getenv("FIRESTEEL_CHECK_SHAPES") != nullptr; }
 
+// No other tensor and no view has this memory.
+bool is_sole_owner(const at::Tensor& tensor) {
+  return tensor.use_count() == 1 && tensor.has_storage() && tensor.storage().use_count() == 1 &&
+         tensor.storage_offset() == 0;
+}
+
 bool wants_optional_tensors(const c10::Argument& schema) {
   auto list = schema.type()->cast<c10::ListType>();
   return list && list->getElementType()->kind() == c10::TypeKind::OptionalType;
@@ -113,6 +119,7 @@ std::shared_ptr<KernelCall> Program::add_kernel(const Graph& graph, const FusedG
   }
   for (const Value* output : group.outputs) instruction.results.push_back(slot_for(output));
   instruction.overwrites = overwrites(graph, group);
+  instruction.reuses = reuses(group);
   instructions_.push_back(instruction);
   each_run_.native_ops += group.nodes.size();
   ++each_run_.kernels;
@@ -166,6 +173,8 @@ void Program::finish(const Graph& graph) {
   for (size_t i = instructions_.size(); i-- > 0;) {
     Instruction& instruction = instructions_[i];
     safe = safe && !may_refuse(instruction);
+    std::erase_if(instruction.reuses,
+                  [&](const Overwrite& pair) { return !instruction.arguments[pair.input].last_use; });
     std::erase_if(instruction.overwrites,
                   [&](const Overwrite& pair) { return !safe || !instruction.arguments[pair.input].last_use; });
     overwrites_ = overwrites_ || !instruction.overwrites.empty();
@@ -255,6 +264,10 @@ void Program::execute_kernel(const Instruction& instruction, std::vector<at::Ten
     const at::Tensor& input = *inputs[pair.input];
     if (!std::binary_search(shared.begin(), shared.end(), input.storage().unsafeGetStorageImpl()))
       outputs[pair.output] = input;
+  }
+  for (const Overwrite& pair : instruction.reuses) {
+    const at::Tensor& input = *inputs[pair.input];
+    if (!outputs[pair.output].defined() && is_sole_owner(input)) outputs[pair.output] = input;
   }
   instruction.kernel->run({inputs.data(), inputs.size()}, {outputs.data(), outputs.size()});
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -57,7 +57,8 @@ class FIRESTEEL_API Program {
     std::string name;              // for those who watch
     std::vector<Type> expected;    // one a result, where shapes are checked
     std::vector<Overwrite>
-        overwrites;  // results that a kernel writes over arguments, where the call's memory allows it
+        overwrites;                 // results that a kernel writes over arguments, where the call's memory allows it
+    std::vector<Overwrite> reuses;  // the same for arguments that the graph made, at their last use
   };
   struct Output {
     int32_t slot = kNoSlot;

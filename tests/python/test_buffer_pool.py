@@ -122,3 +122,41 @@ def test_a_child_process_can_use_it(graph):
         assert os.waitpid(child, 0)[1] == 0
     finally:
         torch.set_num_threads(threads)
+
+
+def pooled(function, *args):
+    """How many buffers one call takes, once native code is there; its results are checked."""
+    compiled = firesteel.compile(function, wait=True)
+    torch.testing.assert_close(compiled(*args), function(*args), rtol=1e-4, atol=1e-4)
+    firesteel.reset_native_counters()
+    before = firesteel.native_counters()
+    result = compiled(*args)
+    after = firesteel.native_counters()
+    assert after["kernels_run"] - before["kernels_run"] > 0
+    torch.testing.assert_close(result, function(*args), rtol=1e-4, atol=1e-4)
+    return sum(after[kind] - before[kind] for kind in ("buffers_fresh", "buffers_reused"))
+
+
+def test_a_kernel_writes_over_what_nobody_needs_any_more():
+    x, w = torch.randn(512, 300), torch.randn(300, 400) * 0.05
+    with torch.no_grad():
+        assert pooled(lambda x, w: torch.relu(x @ w) + 1, x, w) == 0
+
+
+@pytest.mark.parametrize("held", ["given back", "read later", "a view", "an input", "another layout"])
+def test_but_not_over_what_somebody_does(held):
+    def function(x, w):
+        y = x @ w
+        if held == "given back":
+            return y, torch.relu(y) + 1
+        if held == "read later":
+            return (torch.relu(y) + 1) @ w.t() + y @ w.t()
+        if held == "a view":
+            return y[:, :200], torch.relu(y) + 1
+        if held == "an input":
+            return torch.relu(x) + 1
+        return (torch.relu(y.t()) + 1).contiguous()
+
+    x, w = torch.randn(512, 300), torch.randn(300, 400) * 0.05
+    with torch.no_grad():
+        assert pooled(function, x, w) >= 1
