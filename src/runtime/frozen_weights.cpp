@@ -25,6 +25,9 @@ bool FrozenWeights::Seen::is(const at::Tensor& given) const {
 
 std::shared_ptr<const std::vector<at::Tensor>> FrozenWeights::find(const std::vector<at::Tensor>& inputs) const {
   const std::scoped_lock lock(mutex_);
+  for (size_t place : weights_) {
+    if (inputs[place].is_inference()) return nullptr;  // nobody counts its changes
+  }
   bool same = prepared_ != nullptr;
   for (size_t i = 0; same && i < weights_.size(); ++i) same = seen_[i].is(inputs[weights_[i]]);
   if (same) {

@@ -58,6 +58,7 @@ TieredProgram::TieredProgram(const Graph& graph, NativeCode native, bool freeze)
   bool changed = false;
   if (std::optional<FrozenGraph> made = freeze ? firesteel::freeze(graph) : std::nullopt) {
     frozen_.reset(new Frozen{FrozenWeights(made->prepare, std::move(made->weights)), graph.clone(), native, {}, {}});
+    for (Input& input : frozen_->graph.inputs) input.captured.reset();  // others hold the weights
     chosen = std::move(made->run);
     changed = true;
   }
