@@ -125,3 +125,33 @@ def test_one_operator_on_much_memory_is_a_kernel(operation):
     firesteel.reset_native_counters()
     traced(small)
     assert firesteel.native_counters()["native_ops"] == 0
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("function", [torch.erf, F.gelu, torch.tanh, torch.sigmoid, F.silu])
+def test_far_from_zero(function, dtype):
+    sizes = torch.logspace(0.6, 4, 83, dtype=torch.float64).to(dtype)
+    x = torch.cat([sizes, -sizes])
+    traced = firesteel.trace(lambda x: function(x) + 1 - 1, x, native=True)
+    firesteel.reset_native_counters()
+    torch.testing.assert_close(traced(x), function(x) + 1 - 1)
+    assert firesteel.native_counters()["native_ops"] == 3
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("wider", [None, torch.float32, torch.float64])
+def test_relu_keeps_the_sign_of_zero(dtype, wider):
+    def function(x, y):
+        z = (x * y).to(wider or dtype)
+        return z.relu().to(dtype), z.sign().to(dtype)
+
+    x, y = torch.zeros(37, dtype=dtype), torch.linspace(-3, 3, 37).to(dtype)
+    got = firesteel.trace(function, x, y, native=True)(x, y)
+    for a, b in zip(got, function(x, y), strict=True):
+        assert torch.equal(a.signbit(), b.signbit())
+
+
+def test_gelu_of_large_negative_numbers_is_nothing():
+    x = -torch.logspace(1, 38, 100)
+    result = firesteel.trace(lambda x: F.gelu(x) * 1.5, x, native=True)(x)
+    assert torch.equal(result, torch.zeros_like(x))

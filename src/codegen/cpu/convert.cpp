@@ -14,6 +14,10 @@ Value* round_to_bf16(const Lanes& l, Value* x) {
   return l.as_float(l.b.CreateSelect(l.is_nan(x), l.i(0x7fc00000), rounded));
 }
 
+// LLVM takes operations between casts to the narrower type. Of halves that is a comparison an element at a time; and of
+// `x < 0 ? 0 : x` it makes `x <= 0 ? 0 : x`, which loses the sign of -0.0. Not across a fence.
+Value* fenced(const Lanes& l, Value* x) { return l.intrinsic(llvm::Intrinsic::arithmetic_fence, x); }
+
 // Half precision without F16C. Exponents are moved by multiplying with a power of two, which is exact, denormals
 // included.
 constexpr double kHalfScale = 0x1p112;
@@ -49,12 +53,12 @@ Value* float_to_half(const Lanes& l, Value* x) {
 
 Value* narrow_half(const Lanes& l, Value* x) {
   if (l.target == Target::Sse) return float_to_half(l, x);
-  return l.b.CreateBitCast(l.b.CreateFPTrunc(x, l.vector(l.b.getHalfTy())), l.vector(l.b.getInt16Ty()));
+  return l.b.CreateBitCast(l.b.CreateFPTrunc(fenced(l, x), l.vector(l.b.getHalfTy())), l.vector(l.b.getInt16Ty()));
 }
 
 Value* widen_half(const Lanes& l, Value* half) {
   if (l.target == Target::Sse) return half_to_float(l, half);
-  return l.b.CreateFPExt(l.b.CreateBitCast(half, l.vector(l.b.getHalfTy())), l.f32());
+  return fenced(l, l.b.CreateFPExt(l.b.CreateBitCast(half, l.vector(l.b.getHalfTy())), l.f32()));
 }
 
 // Cuts an i32 to fewer bits, sign or zero extended again.
@@ -73,7 +77,8 @@ Value* to_computed(const Lanes& l, Value* x, Element from, Element to) {
                       : l.b.CreateICmpNE(x, l.integer(x->getType(), 0));
   }
   if (from == Element::Bool) return to_float ? l.b.CreateUIToFP(x, type) : l.b.CreateZExt(x, type);
-  if (from_float && to_float) return to == Element::F64 ? l.b.CreateFPExt(x, type) : l.b.CreateFPTrunc(x, type);
+  if (from_float && to_float)
+    return to == Element::F64 ? fenced(l, l.b.CreateFPExt(x, type)) : l.b.CreateFPTrunc(fenced(l, x), type);
   if (from_float) return l.b.CreateFPToSI(x, type);
   if (to_float) return l.b.CreateSIToFP(x, type);
   return l.b.CreateSExtOrTrunc(x, type);

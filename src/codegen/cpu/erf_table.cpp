@@ -87,7 +87,9 @@ Value* emit_erf_of_size(const Lanes& l, Value* size) {
   Value* rest = l.fma(l.b.CreateFSub(shifted, l.f(kRounding)), l.f(-kWidth), t);
   Value* sum = look_up(l, kPowers - 1, number);
   for (int power = kPowers - 2; power > 0; --power) sum = l.fma(sum, rest, look_up(l, power, number));
-  return l.b.CreateFAdd(l.fma(sum, rest, rest), look_up(l, 0, number));
+  Value* near = l.b.CreateFAdd(l.fma(sum, rest, rest), look_up(l, 0, number));
+  // 1 itself: a last place less, times a large number, would be a large number.
+  return l.b.CreateSelect(l.b.CreateFCmpOGT(size, l.f(kLast)), l.f(1.0), near);
 }
 
 }  // namespace firesteel::cpu
