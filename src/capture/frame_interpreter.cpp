@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -38,6 +39,36 @@ bool is_watched(PyObject* object) {
   return false;
 }
 
+bool is_object(PyObject* value) { return value && !python::is_tensor(value) && !is_guardable_constant(value); }
+
+// Whether a write took an object out of where it was: what this one held may be held by nobody else.
+bool took_object_out(const Journal& journal) {
+  for (const Journal::Change& change : journal.changes()) {
+    PyObject *container = change.container.get(), *before = change.before.get();
+    if (change.member || PyCell_Check(container)) {
+      PyObject* now = change.member ? slot_value(container, change.member.get()) : PyCell_GET(container);
+      if (now != before && is_object(before)) return true;
+    } else if (PyDict_Check(container)) {
+      Py_ssize_t position = 0;
+      PyObject *key = nullptr, *value = nullptr;
+      while (PyDict_Next(before, &position, &key, &value)) {
+        if (PyDict_GetItemWithError(container, key) != value && is_object(value)) return true;
+      }
+    } else {
+      std::unordered_set<PyObject*> held;
+      auto each = [](PyObject* items, auto&& visit) {
+        PyRef list = python::checked(PySequence_List(items));
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) visit(PyList_GET_ITEM(list.get(), i));
+      };
+      bool lost = false;
+      each(container, [&](PyObject* item) { held.insert(item); });
+      each(before, [&](PyObject* item) { lost = lost || (is_object(item) && !held.count(item)); });
+      if (lost) return true;
+    }
+  }
+  return false;
+}
+
 // From outside, with a __del__ or weak references, and held by hardly anybody but the frame, this interpreter and the
 // capture; also where a container holds it.
 bool may_be_finalized(const Capture& capture, PyObject* object, int depth = 0) {
@@ -53,9 +84,9 @@ bool may_be_finalized(const Capture& capture, PyObject* object, int depth = 0) {
   }
   const bool is_told = Py_TYPE(object)->tp_finalize && PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE);
   if (!is_told && !is_watched(object)) return false;
-  // What was read out of another object is still held there, where nothing was written so far.
+  // What was read out of another object is still held there, where nothing was taken out of anything so far.
   const Source* source = capture.source_of(object);
-  return depth > 0 || (source && (source->kind == AccessKind::Argument || !capture.journal.empty()));
+  return depth > 0 || (source && (source->kind == AccessKind::Argument || took_object_out(capture.journal)));
 }
 
 }  // namespace

@@ -157,3 +157,50 @@ def test_layers_that_somebody_refers_to_weakly_cost_no_break(backend):
         torch.testing.assert_close(compiled(x), model(x))
     assert (firesteel.counters()["captured"], firesteel.counters()["breaks"]) == (1, {})
     assert all(reference() is not None for reference in references)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nor_do_they_where_something_was_written(backend):
+    model = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(3)])
+    references = [weakref.ref(layer) for layer in model]
+    seen = {"calls": 0, "names": []}
+
+    def f(x):
+        seen["calls"] += 1
+        seen["names"] = [*seen["names"][:0], "f"]
+        for _, layer in enumerate(model):
+            x = layer(x)
+        return x
+
+    x = torch.randn(2, 4)
+    firesteel.reset_counters()
+    torch.testing.assert_close(firesteel.compile(f, backend=backend)(x), f(x))
+    assert seen == {"calls": 2, "names": ["f"]}
+    assert not firesteel.counters()["breaks"]
+    assert all(reference() is not None for reference in references)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_was_taken_out_of_its_holder_goes_at_once(backend):
+    class Layer:
+        def __call__(self, x):
+            return x + 1
+
+    def f(x, holder):
+        layer = holder["layer"]
+        holder["layer"] = None
+        x = layer(x)
+        layer = None
+        return x, holder["reference"]() is None
+
+    def run(function):
+        holder = {"layer": Layer()}
+        holder["reference"] = weakref.ref(holder["layer"])
+        return function(torch.ones(2), holder)
+
+    expected = run(f)
+    compiled = firesteel.compile(f, backend=backend)
+    for _ in range(2):
+        result = run(compiled)
+        torch.testing.assert_close(result[0], expected[0])
+        assert result[1] == expected[1]
