@@ -39,7 +39,16 @@ bool is_watched(PyObject* object) {
   return false;
 }
 
-bool is_object(PyObject* value) { return value && !python::is_tensor(value) && !is_guardable_constant(value); }
+// Neither a tensor nor a constant, nor a list, tuple or dict of such alone.
+bool is_object(PyObject* value, int depth = 0) {
+  if (!value || python::is_tensor(value) || is_guardable_constant(value)) return false;
+  if (depth > 2 || !(PyList_CheckExact(value) || PyTuple_CheckExact(value) || PyDict_CheckExact(value))) return true;
+  PyRef items = python::checked(PyDict_CheckExact(value) ? PyDict_Values(value) : PySequence_List(value));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+    if (is_object(PyList_GET_ITEM(items.get(), i), depth + 1)) return true;
+  }
+  return false;
+}
 
 // Whether a write took an object out of where it was: what this one held may be held by nobody else.
 bool took_object_out(const Journal& journal) {
