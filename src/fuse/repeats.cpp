@@ -7,6 +7,8 @@ namespace firesteel {
 namespace {
 
 constexpr int64_t kFewOperations = 6;
+constexpr int64_t kAnotherRead = 2;   // of memory as large as the value, in operations
+constexpr int64_t kMuchSmaller = 16;  // than the value: what is read of it stays in the cache
 
 class Repeats {
  public:
@@ -68,11 +70,11 @@ class Repeats {
       bool all = true, outside = false;
       for (const Reader& reader : readers->second) {
         const int32_t group = group_of_(reader.node);
-        if (group >= 0 && group == home) continue;
+        // One of the same kernel that others repeat is read there with it.
+        const bool repeated = reader.node->outputs.size() == 1 && possible_.contains(reader.node->outputs[0].get());
+        if (group >= 0 && group == home && !repeated) continue;
         outside = true;
-        const bool in_kernel =
-            group >= 0 || (reader.node->outputs.size() == 1 && possible_.contains(reader.node->outputs[0].get()));
-        all = all && in_kernel && can_repeat(reader);
+        all = all && (group >= 0 || repeated) && can_repeat(reader);
       }
       if (all && outside) possible_.insert(value);
     }
@@ -84,6 +86,18 @@ class Repeats {
       if (cost(value) > kFewOperations) forbidden_.insert(value);
     }
     return forbidden_.size() != before;
+  }
+
+  // Another kernel than the value's own writes it for that one to read, if for nobody else.
+  bool is_stored_for(const Value* root, const Value* value) const {
+    const int32_t home = group_of_(root->def);
+    return home >= 0 && home != group_of_(value->def);
+  }
+
+  static int64_t points(const Value* value) {
+    int64_t count = 1;
+    for (const Dim& size : value->type.sizes) count *= size.number();
+    return count;
   }
 
   // Operations to compute the value from memory that no kernel has to write for it.
@@ -103,6 +117,10 @@ class Repeats {
       Operand operand = resolve(input);
       if (operand.constant || !members_.contains(operand.root->def) || total >= kDear) return;
       const Value* root = operand.root;
+      if (!possible_.contains(root) && is_stored_for(root, value)) {
+        total += points(root) * kMuchSmaller <= points(value) ? 0 : kAnotherRead;
+        return;
+      }
       const bool again = possible_.contains(root) && can_repeat({value->def, input, std::move(operand)});
       total += again ? cost(root) : kDear;
     });
