@@ -235,6 +235,22 @@ def tiers():
     return "ATen ran all calls: this Firesteel was built without LLVM"
 
 
+@stop("Weights that stay")
+def frozen_weights():
+    """For inference: options={"freeze": True} prepares weights once, and again after one of them has changed."""
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 32, 3), torch.nn.BatchNorm2d(32), torch.nn.SiLU(), torch.nn.Conv2d(32, 64, 3)
+    ).eval()
+    compiled = firesteel.compile(model, wait=True, options={"freeze": True})
+    picture = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        first = (compiled(picture) - model(picture)).abs().max()
+        model[0].weight.mul_(2)
+        second = (compiled(picture) - model(picture)).abs().max()
+    times = firesteel.native_counters()["weights_prepared"]
+    return f"prepared {times} times; largest difference from eager: {max(first, second):.0e}"
+
+
 def pooled(x):
     half = x.shape[1] // 2
     return x[:, :half].softmax(-1).mean(1) * x.shape[1]
