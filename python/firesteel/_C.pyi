@@ -197,6 +197,10 @@ def _start_run_log() -> None:
 def _stop_run_log() -> tuple[list[tuple[str, int, float, float]], int]:
     """Ends that: [(name, thread, began, seconds), …] by the steady clock, and how many were left out."""
 
+def _set_profiling(on: bool) -> None:
+    """Whether each kernel and operator is timed as it runs."""
+
+def _is_profiling() -> bool: ...
 def _empty_pool() -> None:
     """Gives memory that kernels' results have left back to the system."""
 

@@ -75,6 +75,7 @@ from ._controls import (  # noqa: E402
     skip_frame,
     substitute_in_graph,
 )
+from ._costs import profile  # noqa: E402
 from ._explain import Explanation, explain  # noqa: E402
 from ._logs import logs  # noqa: E402
 from ._platform import UnsupportedPlatformError  # noqa: E402
@@ -84,7 +85,7 @@ from ._trace import merge_traces, record_trace  # noqa: E402
 from ._version import __version__  # noqa: E402
 from .interop.dropin import install, uninstall  # noqa: E402
 
-from . import _logs, _progress, _report, _trace, compiler  # noqa: E402, isort: skip
+from . import _costs, _logs, _progress, _report, _trace, compiler  # noqa: E402, isort: skip
 
 FailOnRecompileLimitHit = RecompileLimitError  # as PyTorch calls it
 
@@ -103,6 +104,7 @@ _C._set_library_folders(
 _logs.from_environment()
 _report.from_environment()
 _trace.from_environment()
+_costs.from_environment()
 _progress.start()
 
 __all__ = [
@@ -156,6 +158,7 @@ __all__ = [
     "native_counters",
     "nonstrict_trace",
     "parse_graph",
+    "profile",
     "record_trace",
     "register_backend",
     "register_constant",

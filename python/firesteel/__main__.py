@@ -75,8 +75,8 @@ def _parser():
     words = "\n".join(f"  {word:9} {what}" for word, (what, _, _) in WORDS.items())
     parser = argparse.ArgumentParser(
         prog="python -m firesteel",
-        usage="python -m firesteel WORD … | [--report FILE] [--logs KINDS] [--trace FILE] script.py [args…] | "
-        "-m module [args…]",
+        usage="python -m firesteel WORD … | [--report FILE] [--profile] [--logs KINDS] [--trace FILE] "
+        "script.py [args…] | -m module [args…]",
         description="Firesteel: the torch.compile stack as a native C++ library over ATen. With a script or a module: "
         "runs it with torch.compile, torch.compiler and torch._dynamo's controls served by Firesteel.",
         epilog=f"words (each has a --help of its own; `firesteel` alone is the same command):\n{words}\n\n"
@@ -113,8 +113,8 @@ def main(arguments: list[str] | None = None) -> int:
     options, program = programs.split(parser, arguments)
     if program:
         return programs.start(parser, options, program)
-    if options.report or options.logs or options.trace:
-        parser.error("--report, --logs and --trace need a program to run")
+    if options.report or options.logs or options.trace or options.profile:
+        parser.error("--report, --logs, --profile and --trace need a program to run")
     if options.version:
         print(version_text())
     elif options.cmake_dir:

@@ -1,6 +1,7 @@
 """explain(): runs a function compiled, once, and tells what became of it."""
 
 import collections
+import contextlib
 import dataclasses
 import os
 import sys
@@ -9,6 +10,7 @@ import time
 from . import _C, _explain_text
 from ._compile import Options, compile_with
 from ._compiled_module import is_compiled_module
+from ._costs import CostReport, by_time, costs_of, profile
 from ._cures import break_cure, cure
 from ._wording import plural
 
@@ -44,6 +46,7 @@ class KernelReport:
     state: str  # "native", "waiting" until its code is there, "failed" where it could not be made
     from_disk: bool
     seconds: float  # to make its code
+    cost: CostReport | None = None  # of its runs, where somebody profiled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +88,8 @@ class Explanation:
     # Seconds: capture (in all), of which passes, partition and code; backend; call (the whole last call).
     timings: dict[str, float]
     result: object = None  # of the last call
+    # Where somebody profiled: each kernel, and each operator that runs by itself, the most expensive first.
+    costs: list[CostReport] = dataclasses.field(default_factory=list)
 
     @property
     def guards(self):
@@ -149,7 +154,8 @@ def _terminal():
 class Explainer:
     """Calls a function compiled. Each call runs it exactly once and gives an Explanation of all calls so far."""
 
-    def __init__(self, function, options):
+    def __init__(self, function, options, profiles=False):
+        self._profile = profile if profiles else contextlib.nullcontext
         self._name = options.name or getattr(function, "__qualname__", None) or type(function).__qualname__
         compiled = compile_with(options, function)
         self._call = compiled
@@ -162,7 +168,8 @@ class Explainer:
         begin = time.perf_counter()
         self._calls += 1
         try:
-            result = self._call(*args, **kwargs)
+            with self._profile():
+                result = self._call(*args, **kwargs)
         finally:
             spent = time.perf_counter() - begin
             self._fallbacks.update(_C.counters()["fallbacks"])
@@ -181,6 +188,10 @@ class Explainer:
             "backend": sum(entry["backend_seconds"] for entry in entries),
             "call": spent,
         }
+        costs = by_time(cost for entry in entries for cost in costs_of(entry))
+        if costs:
+            timings["kernels"] = sum(cost.seconds for cost in costs if cost.is_kernel)
+            timings["operators"] = sum(cost.seconds for cost in costs if not cost.is_kernel)
         return Explanation(
             name=self._name,
             calls=self._calls,
@@ -190,17 +201,21 @@ class Explainer:
             fallbacks={reason: times for reason, times in self._fallbacks.items() if times},
             timings=timings,
             result=result,
+            costs=costs,
         )
 
 
-def explain(fn, **options):
+def explain(fn, *, profile=False, **options):
     """`explain(fn)(*args)`: compiles and runs fn exactly once, side effects and all, and tells what became of it.
 
-    Gives an Explanation: .graphs, .breaks, .guards, .recompiles, .ops, .timings and .result; print it to read it. Takes
-    compile()'s options. A function compiled before is compiled anew for this and stays as it is. Called again, the same
-    explain() object runs the function once more and tells of recompiles too.
+    Gives an Explanation: .graphs, .breaks, .guards, .recompiles, .ops, .kernels, .timings and .result; print it to read
+    it. With profile=True the call waits for native code, and .costs tells time and memory of each kernel and operator.
+    Takes compile()'s options. A function compiled before is compiled anew for this and stays as it is. Called again,
+    the same explain() object runs the function once more and tells of recompiles too.
     """
-    return Explainer(fn, Options(**options, notes_recompiles=True))
+    if profile:
+        options.setdefault("wait", True)
+    return Explainer(fn, Options(**options, notes_recompiles=True), profile)
 
 
 def graph_report(entry):
@@ -215,22 +230,27 @@ def graph_report(entry):
         guards=entry["guards"],
         capture_seconds=entry["seconds"],
         backend_seconds=entry["backend_seconds"],
-        kernels=[report for part in entry["parts"] for report in _kernel_reports(part)],
+        kernels=_kernel_reports(entry),
     )
 
 
-def _kernel_reports(part):
-    nodes = _C.parse_graph(part["text"]).nodes if part["kernels"] else []
-    for kernel in part["kernels"]:
-        yield KernelReport(
-            phase=part["phase"],
-            ops=[nodes[i].op for i in kernel["nodes"]],
-            places=_distinct(part["lines"][i] for i in kernel["nodes"] if part["lines"][i]),
-            text=kernel["text"],
-            state="waiting" if kernel["made"] is None else "native" if kernel["made"] else "failed",
-            from_disk=kernel["from_disk"],
-            seconds=kernel["seconds"],
-        )
+def _kernel_reports(entry):
+    costs = {(cost.phase, cost.kernel): cost for cost in costs_of(entry) if cost.is_kernel}
+    reports = []
+    for part in entry["parts"]:
+        nodes = _C.parse_graph(part["text"]).nodes if part["kernels"] else []
+        for number, kernel in enumerate(part["kernels"]):
+            reports.append(KernelReport(
+                phase=part["phase"],
+                ops=[nodes[i].op for i in kernel["nodes"]],
+                places=_distinct(part["lines"][i] for i in kernel["nodes"] if part["lines"][i]),
+                text=kernel["text"],
+                state="waiting" if kernel["made"] is None else "native" if kernel["made"] else "failed",
+                from_disk=kernel["from_disk"],
+                seconds=kernel["seconds"],
+                cost=costs.get((part["phase"], number)),
+            ))  # fmt: skip
+    return reports
 
 
 def break_report(found):

@@ -4,10 +4,11 @@ import html as markup
 import os
 
 from . import _C
-from ._wording import milliseconds, plural, remedy_without_fullgraph
+from ._wording import milliseconds, plural, remedy_without_fullgraph, short_bytes, short_time
 
 _SHOWN_GUARDS = 8  # of each graph
-_COLOURS = {"head": "bold", "graph": "green", "break": "red", "recompile": "yellow", "eager": "red"}
+_SHOWN_COSTS = 12
+_COLOURS = {"head": "bold", "graph": "green", "break": "red", "recompile": "yellow", "eager": "red", "cost": "cyan"}
 
 
 def plain(explanation):
@@ -32,7 +33,14 @@ def html(explanation):
     return f'<div style="font-family:monospace;line-height:1.35">{"".join(rows)}</div>'
 
 
-_HTML_COLOURS = {"head": "inherit", "graph": "#1a7f37", "break": "#cf222e", "recompile": "#9a6700", "eager": "#cf222e"}
+_HTML_COLOURS = {
+    "head": "inherit",
+    "graph": "#1a7f37",
+    "break": "#cf222e",
+    "recompile": "#9a6700",
+    "eager": "#cf222e",
+    "cost": "#0969da",
+}
 
 
 def _html_section(kind, text):
@@ -50,6 +58,8 @@ def _sections(explanation):
     yield "head", _headline(explanation)
     for number, graph in enumerate(explanation.graphs, 1):
         yield "graph", _graph_text(number, graph)
+    if explanation.costs:
+        yield "cost", _cost_text(explanation.costs)
     for report in explanation.breaks:
         yield "break", _break_text(report)
     if explanation.recompiles:
@@ -81,6 +91,26 @@ def _kernel_text(kernel):
     ops = ", ".join(op.removeprefix("aten.") for op in kernel.ops)
     lines = ", ".join(f"{_short(file)}:{line}" for file, line in kernel.places)
     return f"{kernel.phase}: {ops}" + (f" ({lines})" if lines else "") + f", {kernel.state}"
+
+
+def _cost_text(costs):
+    whole = sum(cost.seconds for cost in costs)
+    kernels = sum(cost.is_kernel for cost in costs)
+    counts = f"{plural(kernels, 'kernel')} and {plural(len(costs) - kernels, 'operator')} of ATen"
+    lines = [f"costs: {short_time(whole)} in {counts}"]
+    for cost in costs[:_SHOWN_COSTS]:
+        ops = ", ".join(op.removeprefix("aten.") for op in cost.ops)
+        places = ", ".join(f"{_short(file)}:{line}" for file, line in cost.places)
+        spent = (
+            f"{cost.seconds / whole if whole else 0:6.1%}  {short_time(cost.seconds):>8} in {plural(cost.runs, 'run')}"
+        )
+        memory = f"reads {short_bytes(cost.bytes_read // cost.runs)}, makes {short_bytes(cost.bytes_made // cost.runs)}"
+        what = f"{cost.phase} {'kernel ' if cost.is_kernel else ''}{ops}" + (f" ({places})" if places else "")
+        lines.append(f"  {spent}, {memory} a run: {what}")
+    if len(costs) > _SHOWN_COSTS:
+        rest = sum(cost.seconds for cost in costs[_SHOWN_COSTS:])
+        lines.append(f"  … and {len(costs) - _SHOWN_COSTS} more with {short_time(rest)}, see .costs")
+    return "\n".join(lines)
 
 
 def _is_about_code(guard):

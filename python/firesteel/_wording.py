@@ -13,6 +13,21 @@ def milliseconds(seconds):
     return f"{seconds * 1e3:.1f} ms"
 
 
+def short_time(seconds):
+    """Three digits, with the unit that fits."""
+    for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}" if seconds < 1000 * size else f"{seconds / size:,.0f} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def short_bytes(count):
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}" if count < 1000 * size else f"{count / size:,.0f} {unit}"
+    return f"{count} B"
+
+
 def short_path(path):
     """From the current folder on where it lies below; code without a file keeps its name, `<string>`."""
     try:

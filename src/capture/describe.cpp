@@ -48,6 +48,11 @@ std::vector<int64_t> calls_of(const Graph& graph, const Story& story) {
   return calls;
 }
 
+nb::object describe(const RunCost& cost) {
+  if (!cost.runs) return nb::none();
+  return nb::make_tuple(cost.runs, cost.seconds, cost.bytes_read, cost.bytes_made);
+}
+
 nb::dict describe(const KernelPlan& kernel) {
   nb::dict facts;
   facts["text"] = kernel.text;
@@ -56,6 +61,7 @@ nb::dict describe(const KernelPlan& kernel) {
   facts["from_disk"] = kernel.facts && kernel.facts->from_disk;
   facts["began"] = kernel.facts ? kernel.facts->began : 0.0;
   facts["seconds"] = kernel.facts ? kernel.facts->seconds : 0.0;
+  facts["cost"] = describe(kernel.cost);
   return facts;
 }
 
@@ -69,6 +75,11 @@ nb::dict describe(const RunPlan& plan, bool is_backward, const Story& story) {
   nb::list kernels;
   for (const KernelPlan& kernel : plan.kernels) kernels.append(describe(kernel));
   facts["kernels"] = kernels;
+  nb::dict costs;
+  for (size_t i = 0; i < plan.costs.size(); ++i)
+    if (plan.costs[i].runs) costs[nb::int_(i)] = describe(plan.costs[i]);
+  facts["costs"] = costs;
+  facts["before"] = describe(plan.before);
   return facts;
 }
 

@@ -16,6 +16,7 @@
 #include "python/user_frames.h"
 #include "runtime/buffer_pool.h"
 #include "runtime/frozen_weights.h"
+#include "runtime/run_costs.h"
 #include "runtime/run_counters.h"
 #include "runtime/watched_runs.h"
 
@@ -157,6 +158,8 @@ NB_MODULE(_C, module) {
   module.def("_start_run_log", &start_run_log, "Keeps every run of compiled code from now on.");
   module.def("_stop_run_log", &stop_log,
              "Ends that: [(name, thread, began, seconds), …] by the steady clock, and how many were left out.");
+  module.def("_set_profiling", &set_profiling, nb::arg("on"), "Whether each kernel and operator is timed as it runs.");
+  module.def("_is_profiling", &is_profiling);
   module.def("_empty_pool", &empty_pool, "Gives memory that kernels' results have left back to the system.");
   module.def("_forget_kernels", &forget_kernels, "For tests: kernels are made, or taken from disk, once more.");
   module.def(

@@ -91,11 +91,12 @@ int32_t Program::slot_for(const Value* value) {
   return slot_of_.emplace(value, static_cast<int32_t>(slot_of_.size())).first->second;
 }
 
-void Program::add_call(const Node& node) {
+void Program::add_call(const Node& node, size_t number) {
   FS_CHECK(node.op.is_aten(), "only ATen operators can be run here, not `{}`", node.op.str());
   Instruction instruction{node.op.aten, nullptr, {}, node.returns, {}, {}};
   const Node* const nodes[] = {&node};
   instruction.name = watched_name(nodes, /*is_kernel=*/false);
+  instruction.origin = number;
   const auto& schema = node.op.aten->schema().arguments();
   for (size_t i = 0; i < node.args.size(); ++i) instruction.arguments.push_back(lay_out(node.args[i], schema[i]));
   for (const auto& output : node.outputs) {
@@ -128,11 +129,15 @@ std::shared_ptr<KernelCall> Program::add_kernel(const Graph& graph, const FusedG
 
 void Program::add_fused(const Graph& graph, std::span<const FusedGroup* const> groups) {
   std::unordered_map<const FusedGroup*, std::shared_ptr<KernelCall>> kernel_of;
+  std::unordered_map<const Node*, size_t> numbers;
+  for (const auto& node : graph.nodes) numbers.emplace(node.get(), numbers.size());
   for (const FusedStep& step : schedule(graph, groups)) {
     if (step.group) {
       kernel_of.emplace(step.group, add_kernel(graph, *step.group));
+      instructions_.back().origin =
+          static_cast<size_t>(std::find(groups.begin(), groups.end(), step.group) - groups.begin());
     } else {
-      add_call(*step.node);
+      add_call(*step.node, numbers.at(step.node));
     }
   }
   for (const FusedGroup* group : groups) kernels_.push_back(kernel_of.at(group));
@@ -169,6 +174,7 @@ void Program::finish(const Graph& graph) {
   if (!dims_.empty()) sizes_.emplace(dims_);
   dims_.clear();
   mark_last_uses();
+  costs_ = std::make_shared<RunCosts>(instructions_.size());
   bool safe = true;  // nothing from here on may refuse
   for (size_t i = instructions_.size(); i-- > 0;) {
     Instruction& instruction = instructions_[i];
@@ -200,7 +206,7 @@ Program::Program(const Graph& graph, const ProgramOptions& options)
     add_fused(graph, compiled);
     provide(code);
   } else {
-    for (const auto& node : graph.nodes) add_call(*node);
+    for (size_t i = 0; i < graph.nodes.size(); ++i) add_call(*graph.nodes[i], i);
   }
   finish(graph);
 }
@@ -375,10 +381,7 @@ std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs, std::span<c
   stack.reserve(32);
   const Run run{shared, symbols, sizes_ ? sizes_->run(symbols) : std::vector<int64_t>()};
   if (is_watched()) [[unlikely]] {
-    for (const Instruction& instruction : instructions_) {
-      const WatchedRun shown(instruction.name);
-      execute(instruction, slots, stack, run);
-    }
+    run_watched(slots, stack, run);
   } else {
     for (const Instruction& instruction : instructions_) execute(instruction, slots, stack, run);
   }

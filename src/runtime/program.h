@@ -5,6 +5,7 @@
 #include "fuse/in_place.h"
 #include "graph/graph.h"
 #include "runtime/kernel_call.h"
+#include "runtime/run_costs.h"
 #include "runtime/run_counters.h"
 #include "shapes/open_sizes.h"
 
@@ -33,6 +34,7 @@ class FIRESTEEL_API Program {
 
   size_t input_count() const { return input_count_; }
   const RunCounters& each_run() const { return each_run_; }  // what one run does
+  ProgramCosts costs() const;                                // of runs while somebody profiled
 
  private:
   static constexpr int32_t kNoSlot = -1;
@@ -55,6 +57,7 @@ class FIRESTEEL_API Program {
     std::vector<int32_t> results;  // slot a result, kNoSlot where nobody reads it
     std::vector<int32_t> frees;    // slots in lists whose last use this is
     std::string name;              // for those who watch
+    size_t origin = 0;             // the number of its group, or of its node in the graph
     std::vector<Type> expected;    // one a result, where shapes are checked
     std::vector<Overwrite>
         overwrites;                 // results that a kernel writes over arguments, where the call's memory allows it
@@ -68,7 +71,7 @@ class FIRESTEEL_API Program {
   int32_t slot_for(const Value* value);
   Argument lay_out(const Arg& arg, const c10::Argument& schema);
   int32_t add_size(const Dim& dim);
-  void add_call(const Node& node);
+  void add_call(const Node& node, size_t number);
   void begin(const Graph& graph);
   void finish(const Graph& graph);
   std::shared_ptr<KernelCall> add_kernel(const Graph& graph, const FusedGroup& group);
@@ -83,6 +86,8 @@ class FIRESTEEL_API Program {
   };
   void execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack,
                const Run& run) const;
+  void run_watched(std::vector<at::Tensor>& slots, torch::jit::Stack& stack, const Run& run) const;
+  void run_measured(size_t index, std::vector<at::Tensor>& slots, torch::jit::Stack& stack, const Run& run) const;
   static void check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor, const Run& run);
   static void execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots,
                              std::span<const void* const> shared);
@@ -96,6 +101,7 @@ class FIRESTEEL_API Program {
   std::vector<Instruction> instructions_;
   std::vector<std::shared_ptr<KernelCall>> kernels_;  // one a group, until their code is there
   std::vector<Output> outputs_;
+  std::shared_ptr<RunCosts> costs_;  // one row an instruction
   RunCounters each_run_;
   bool check_shapes_ = false;
   bool overwrites_ = false;  // some instruction may

@@ -7,9 +7,11 @@
 
 namespace firesteel {
 
-RunPlan plan_run(const Graph& graph, Tier tier) {
-  RunPlan plan{graph.clone(), tier, {}};
-  if (tier == Tier::Aten) return plan;
+RunPlan plan_run(const Graph& graph, const TieredProgram& program) {
+  RunPlan plan{graph.clone(), program.tier(), {}, {}, program.cost_before()};
+  ProgramCosts costs = program.costs();
+  plan.costs = std::move(costs.nodes);
+  if (plan.tier == Tier::Aten) return plan;
   prepare_for_native(plan.graph);
   std::unordered_map<const Node*, size_t> index;
   for (const auto& node : plan.graph.nodes) index.emplace(node.get(), index.size());
@@ -18,6 +20,7 @@ RunPlan plan_run(const Graph& graph, Tier tier) {
     kernel.text = group.kernel.str();
     for (const Node* node : group.nodes) kernel.nodes.push_back(index.at(node));
     kernel.facts = kernel_facts(group.kernel);
+    if (plan.kernels.size() <= costs.kernels.size()) kernel.cost = costs.kernels[plan.kernels.size() - 1];
   }
   return plan;
 }

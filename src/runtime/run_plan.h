@@ -15,15 +15,18 @@ struct KernelPlan {
   std::string text;           // of its loops
   std::vector<size_t> nodes;  // of the graph, in order
   std::optional<KernelFacts> facts;
+  RunCost cost;
 };
 
 struct RunPlan {
   Graph graph;
   Tier tier = Tier::Aten;
   std::vector<KernelPlan> kernels;  // none where ATen runs everything
+  std::vector<RunCost> costs;       // of nodes outside kernels, as far as any has run while somebody profiled
+  RunCost before;                   // by ATen, until code was there
 };
 
 // Decides once more what was decided when the program was made: for people who ask, not for calls.
-RunPlan plan_run(const Graph& graph, Tier tier);
+RunPlan plan_run(const Graph& graph, const TieredProgram& program);
 
 }  // namespace firesteel

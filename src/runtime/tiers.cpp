@@ -94,6 +94,22 @@ const Program& TieredProgram::best_by_now() const {
   return state_ == State::Native ? *native_ : aten_;
 }
 
+ProgramCosts TieredProgram::costs() const {
+  const State state = tier();
+  if (state == State::Waiting) return {};
+  return state == State::Native ? native_->costs() : aten_.costs();
+}
+
+RunCost TieredProgram::cost_before() const {
+  RunCost sum;
+  if (tier() == State::Aten) return sum;
+  for (const RunCost& node : aten_.costs().nodes) {
+    sum.runs = std::max(sum.runs, node.runs);
+    sum.seconds += node.seconds;
+  }
+  return sum;
+}
+
 std::vector<at::Tensor> TieredProgram::run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols) const {
   if (sized_) {
     if (const std::shared_ptr<const TieredProgram> program = sized_->find(symbols))

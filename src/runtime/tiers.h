@@ -48,6 +48,9 @@ class TieredProgram {
     return state_.load(std::memory_order_acquire) == State::Native ? *native_ : best_by_now();
   }
   Tier tier() const { return state_.load(std::memory_order_acquire); }
+  // Of the program that the tier names; empty while its code is awaited. `before`: by ATen, until code was there.
+  ProgramCosts costs() const;
+  RunCost cost_before() const;
 
  private:
   using State = Tier;

@@ -41,6 +41,7 @@ def run(arguments):
     )
     parser.add_argument("--backend", default=None, help="as of firesteel.compile")
     parser.add_argument("--report", metavar="FILE", help="writes the report as well")
+    parser.add_argument("--profile", action="store_true", help="waits for native code, and times each kernel")
     options = parser.parse_args(arguments)
     try:
         function, args, kwargs = load(options.target, options.args, "firesteel_explain")
@@ -48,7 +49,7 @@ def run(arguments):
         parser.error(error.args[0])
     import firesteel
 
-    firesteel.explain(function, backend=options.backend)(*args, **kwargs).show()
+    firesteel.explain(function, backend=options.backend, profile=options.profile)(*args, **kwargs).show()
     if options.report:
         print(f"the report is in {firesteel.report(options.report)}")
     return 0

@@ -37,7 +37,8 @@ def run(arguments):
     """firesteel run"""
     parser = argparse.ArgumentParser(
         prog="firesteel run",
-        usage="firesteel run [--logs KINDS] [--report FILE] [--trace FILE] script.py [args…] | -m module [args…]",
+        usage="firesteel run [--logs KINDS] [--report FILE] [--profile] [--trace FILE] script.py [args…] | "
+        "-m module [args…]",
         description="Runs a program with torch.compile, torch.compiler and torch._dynamo's controls served by "
         "Firesteel. The program itself stays as it is.",
         epilog="examples:\n  firesteel run train.py --epochs 3\n  firesteel run --logs breaks,recompiles train.py\n"
@@ -53,10 +54,12 @@ def report(arguments):
     """firesteel report"""
     parser = argparse.ArgumentParser(
         prog="firesteel report",
-        usage="firesteel report [-o FILE] [--logs KINDS] [--trace FILE] script.py [args…] | -m module [args…]",
+        usage="firesteel report [-o FILE] [--profile] [--logs KINDS] [--trace FILE] script.py [args…] | "
+        "-m module [args…]",
         description="Runs a program on Firesteel and writes one HTML file about it when it ends: the source with "
         "captured and broken lines, graphs, kernels, guards, recompiles, times. The file needs no network.",
-        epilog="examples:\n  firesteel report train.py\n  firesteel report -o out.html train.py --epochs 1",
+        epilog="examples:\n  firesteel report train.py\n  firesteel report -o out.html train.py --epochs 1\n"
+        "  firesteel report --profile train.py     # with time and memory of each kernel",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-o", "--output", dest="report", default="firesteel-report.html", metavar="FILE",
@@ -80,6 +83,8 @@ def start(parser, options, program):
         firesteel._report.record(options.report)
     if options.trace:
         firesteel._trace.record(options.trace)
+    if options.profile:
+        firesteel._costs.start()
     run_program(program)
     return 0
 
@@ -89,6 +94,7 @@ def add_options(parser, report=True):
     if report:
         parser.add_argument("--report", metavar="FILE", help="writes a report when the program ends")
     parser.add_argument("--logs", metavar="KINDS", help="switches logs on, as FIRESTEEL_LOGS does: breaks,recompiles")
+    parser.add_argument("--profile", action="store_true", help="times each kernel and operator, for the report")
     parser.add_argument("--trace", metavar="FILE", help="writes a Chrome trace of compilations and runs, for Perfetto")
 
 

@@ -13,7 +13,7 @@ from .. import _C, _events
 from .._cures import break_cure, cure
 from .._version import __version__
 from .._wording import remedy_without_fullgraph
-from . import graphs, sources
+from . import costs, graphs, sources
 
 # Breaks that the program itself asks for.
 ASKED_FOR = ("FS-DISABLED", "FS-GRAPH-BREAK", "FS-SKIP-FRAME", "FS-CONTROL", "FS-DISALLOWED")
@@ -64,6 +64,8 @@ def facts(recorder=None):
         "recompiles": [_recompile(note, captures, tables) for note in recompiles],
         "eager": _eager(entries, recorder, tables),
         "errors": [_error(it, tables) for it in recorder.errors] if recorder else [],
+        "costs": costs.rows(entries, tables),
+        "before": costs.before(entries),
         "counters": {**_C.counters(), "native": _C.native_counters()},
     }
     found["files"] = sources.files(tables.paths, found)

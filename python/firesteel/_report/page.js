@@ -20,6 +20,14 @@ function element(tag, attributes = {}, ...children) {
 const milliseconds = (seconds) => (seconds >= 1 ? `${seconds.toFixed(2)} s` : `${(seconds * 1e3).toFixed(1)} ms`);
 const opName = (row) => facts.ops[row[OP]];
 const shortOp = (row) => opName(row).replace(/^(torch\.nn\.functional|torch\.Tensor|torch|operator|aten)\./, "");
+const shortTime = (seconds) => { for (const [unit, size] of [["s", 1], ["ms", 1e-3], ["µs", 1e-6]]) if (seconds >= size) return `${(seconds / size).toPrecision(3)} ${unit}`; return `${Math.round(seconds * 1e9)} ns`; };
+const shortBytes = (count) => { for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (count >= size) return `${(count / size).toPrecision(3)} ${unit}`; return `${Math.round(count)} B`; };
+// What was measured of a kernel, or of an operator that runs by itself.
+const costs = new Map(facts.costs.map((it) => [`${it.piece} ${it.phase} ${it.kernel === null ? `n${it.node}` : `k${it.kernel}`}`, it]));
+function costText(piece, view, kernel, node) {
+  const it = view.level === "aten" && costs.get(`${piece.n} ${piece.parts[view.part].phase} ${kernel >= 0 ? `k${kernel}` : `n${node}`}`);
+  return it ? `${shortTime(it.seconds / it.runs)} a run (${it.runs} run${it.runs > 1 ? "s" : ""}); reads ${shortBytes(it.read / it.runs)}, makes ${shortBytes(it.made / it.runs)}` : "";
+}
 const placeText = (place) => `${facts.files[place[0]].name}:${place[1]}`;
 
 // ---- what is shown of one piece: the torch-level graph, or a part of the ATen graph
@@ -304,7 +312,7 @@ function inspectNode(choice) {
   const module = moduleOf(piece, view, choice.node);
   const parts = [element("h3", {}, opName(row)), facts2([
     ["result", element("code", {}, `%${row[NAME]}: ${facts.types[row[TYPE]]}`)], ["arguments", element("code", {}, row[ARGS])],
-    ["line", row[PLACE] && lineLink(row[PLACE])], ["graph", `piece ${piece.n}, ${view.label}`],
+    ["line", row[PLACE] && lineLink(row[PLACE])], ["graph", `piece ${piece.n}, ${view.label}`], [kernelOf(view, choice.node) >= 0 ? "its kernel" : "cost", costText(piece, view, kernelOf(view, choice.node), choice.node)],
     ["module", module && element("span", {}, `${module} `, element("button", { onclick: () => { state.fold = "module"; chooseControls(); fold(module); } }, "fold"))],
   ])];
   if (view.level === "aten" && call >= 0) parts.push(element("h3", {}, "called by"), listOf([linkTo(opName(piece.nodes[call]), { kind: "node", piece: choice.piece, view: 0, node: call })]));
@@ -330,7 +338,7 @@ function inspectKernel(choice) {
   const made = kernel[KERNEL.MADE] === null ? "being compiled when this was written" : !kernel[KERNEL.MADE] ? "could not be compiled: ATen runs its operators"
     : `${kernel[KERNEL.DISK] ? "taken from disk" : "compiled"} in ${milliseconds(kernel[KERNEL.SECONDS])}`;
   return [element("h3", {}, `kernel ${choice.kernel + 1}, ${piece.parts[view.part].phase}`),
-    facts2([["graph", `piece ${piece.n} of ${piece.function}`], ["code", made]]),
+    facts2([["graph", `piece ${piece.n} of ${piece.function}`], ["code", made], ["cost", costText(piece, view, choice.kernel, -1)]]),
     element("h3", {}, "lines"), listOf([...places.values()].map(lineLink)),
     element("h3", {}, "operators"), listOf(kernel[KERNEL.NODES].map((node) => linkTo(opName(view.rows[node]), { kind: "node", piece: choice.piece, view: choice.view, node }))),
     element("h3", {}, "loops"), element("pre", {}, facts.kernels[kernel[KERNEL.TEXT]])];

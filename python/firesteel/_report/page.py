@@ -1,10 +1,11 @@
 """The report's HTML: problems and source are written here, graphs, guards and the timeline drawn by page.js."""
 
-import html as markup
 import importlib.resources
 import json
 
-from .._wording import milliseconds, plural
+from .._wording import milliseconds, plural, short_time
+from . import costs
+from .escape import escaped
 
 _NO_SOURCE = (
     '<p class="quiet">The source of this code is not at hand (it was made by exec, or its file is gone): '
@@ -28,10 +29,6 @@ def part_of_page(name):
     return importlib.resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def escaped(text):
-    return markup.escape(str(text), quote=True)
-
-
 def html(facts, title):
     """The whole file."""
     return _PAGE.format(
@@ -44,6 +41,7 @@ def html(facts, title):
         ),
         problems=_problems(facts),
         source="".join(_file(facts, number) for number in _by_interest(facts)) or "<p>Nothing was captured.</p>",
+        costs=costs.html(facts),
         about=" · ".join(escaped(f"{key} {value}") for key, value in facts["about"].items()),
         data=_json(facts),
     )
@@ -73,7 +71,9 @@ def _summary(facts):
         for number, noun, target in counts
     )
     spent = milliseconds(sum(piece["seconds"] for piece in facts["pieces"]))
-    return f'<ul class="counts">{cells}<li><a href="#timeline"><b>{spent}</b> capturing</a></li></ul>'
+    ran = sum(cost["seconds"] for cost in facts["costs"])
+    measured = f'<li><a href="#costs"><b>{short_time(ran)}</b> measured</a></li>' if facts["costs"] else ""
+    return f'<ul class="counts">{cells}<li><a href="#timeline"><b>{spent}</b> capturing</a></li>{measured}</ul>'
 
 
 def _place(facts, file, line):
@@ -229,7 +229,7 @@ _PAGE = """<!doctype html>
 <button type="button" id="help-button" aria-expanded="false" aria-controls="help">Keys ?</button>
 </form>
 <nav aria-label="Sections"><a href="#problems">Problems</a><a href="#source">Source</a><a href="#graphs">Graphs</a>
-<a href="#guards">Guards</a><a href="#timeline">Timeline</a></nav>
+<a href="#costs">Costs</a><a href="#guards">Guards</a><a href="#timeline">Timeline</a></nav>
 </header>
 <div id="help" hidden></div>
 <div id="results" role="listbox" aria-label="Search results" hidden></div>
@@ -237,6 +237,7 @@ _PAGE = """<!doctype html>
 <section id="problems"><h2>Problems</h2>{problems}</section>
 <section id="source"><h2>Source</h2><ul class="legend">{legend}</ul>{source}</section>
 <section id="graphs"><h2>Graphs</h2><div id="graph-room"></div></section>
+<section id="costs"><h2>Costs</h2>{costs}</section>
 <section id="guards"><h2>Guards</h2><div id="guard-room"></div></section>
 <section id="timeline"><h2>Timeline</h2><div id="time-room"></div></section>
 </main>

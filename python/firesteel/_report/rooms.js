@@ -208,6 +208,13 @@ document.querySelectorAll("[data-piece]").forEach((link) => link.addEventListene
   const number = pieces.findIndex((piece) => piece.n === +link.dataset.piece);
   if (number >= 0) { Object.assign(state, { piece: number, view: 0 }); chooseControls(); openSome(pieces[number], views(pieces[number])[0]); drawGraph(); }
 }));
+document.querySelectorAll("[data-cost]").forEach((link) => link.addEventListener("click", (event) => {
+  const it = JSON.parse(link.dataset.cost), piece = pieces.findIndex((one) => one.n === it.piece);
+  const view = piece < 0 ? -1 : views(pieces[piece]).findIndex((one) => one.level === "aten" && pieces[piece].parts[one.part].phase === it.phase);
+  if (view < 0) return;
+  event.preventDefault();
+  choose(it.kernel === null ? { kind: "node", piece, view, node: it.node } : { kind: "kernel", piece, view, kernel: it.kernel });
+}));
 // For whoever drives the page from outside: `#search=gelu` shows the results at once.
 const asked = new URLSearchParams(location.hash.slice(1)).get("search");
 if (asked) { $("search").value = asked; showResults(asked); }
