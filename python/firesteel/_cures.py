@@ -10,9 +10,10 @@ _BREAKS = (
      "take the print out, print what the call gives back, or leave it: the code before and after it is compiled"),
     ("FS-C-FUNCTION", "from_numpy|array's memory",
      "make the tensor before the call, or use torch's own function for the array's"),
+    ("FS-EXCEPTION", "", "nothing, where it is meant: the exception reaches the caller as it does in eager"),
     ("FS-DATA-DEPENDENT", "numpy: reads",
      "use torch's own function (torch.abs for numpy.abs), or leave the tensor's data to code outside the call"),
-    ("FS-DATA-DEPENDENT", "reads a tensor's data",
+    ("FS-DATA-DEPENDENT", r"reads a tensor's data|\(\) of a tensor",
      "keep it a tensor (y / y.max() needs no .item()), or read it after the call"),
 )  # fmt: skip
 

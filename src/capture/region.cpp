@@ -17,6 +17,7 @@
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
+#include "python/user_frames.h"
 
 namespace firesteel::capture {
 namespace {
@@ -42,7 +43,18 @@ std::unordered_set<Region*>& all_regions() {
 
 PyFunctionObject* as_function(PyObject* function) { return reinterpret_cast<PyFunctionObject*>(function); }
 PyCodeObject* code_of(PyObject* function) { return reinterpret_cast<PyCodeObject*>(as_function(function)->func_code); }
+constexpr const char* kLimitAdvice =
+    "pass what keeps changing as a tensor, keep it out of the compiled function, or raise recompile_limit";
+
 std::string name_of(PyObject* function) { return std::string(python::text_of(as_function(function)->func_qualname)); }
+
+// Where a function begins, as an error shows it: `  model.py:12  def f(x):`.
+std::string first_line(PyObject* function) {
+  PyCodeObject* code = code_of(function);
+  return python::show({PyRef::borrow(reinterpret_cast<PyObject*>(code)),
+                       PyRef::borrow(as_function(function)->func_globals),
+                       std::string(python::text_of(code->co_filename)), name_of(function), code->co_firstlineno});
+}
 
 PyObject* run_eagerly(PyObject* function, const CallValues& values) {
   return PyObject_Vectorcall(function, values.raw, values.positional, values.keywords);
@@ -168,10 +180,11 @@ bool Region::may_compile(Bucket& bucket, PyObject* function, const CallValues& v
   if (whole || allowed.fails) {
     python::raise_as_is(
         "RecompileLimitError",
-        fmt::format("`{}` was compiled {} times, and {} forbids running it eagerly\n  the guard that "
-                    "failed last: {}",
+        fmt::format("`{}` was compiled {} times, and {} forbids running it eagerly\n{}\n  reason: the guard that "
+                    "failed last: {} [{}]\n  try: {}",
                     name_of(function), bucket.held.size(), whole ? "fullgraph=True" : "fail_on_recompile_limit_hit",
-                    Pieces::explain_miss(bucket, function, values)));
+                    first_line(function), Pieces::explain_miss(bucket, function, values), row(BreakReason::Limit).id,
+                    kLimitAdvice));
   }
   return reach_limit(bucket, function, values);
 }
@@ -190,9 +203,10 @@ bool Region::reach_limit(Bucket& bucket, PyObject* function, const CallValues& v
   bucket.gave_up = true;
   note_recompile(bucket, function, values, /*is_last=*/true);
   const std::string text = fmt::format(
-      "`{}` was compiled {} times and runs eagerly from now on\n  the guard that failed last: {}\n"
-      "  try: pass what keeps changing as a tensor, keep it out of the compiled function, or raise recompile_limit",
-      name_of(function), std::max(bucket.held.size(), bucket.wasted), Pieces::explain_miss(bucket, function, values));
+      "`{}` was compiled {} times and runs eagerly from now on\n{}\n  reason: the guard that failed last: {} [{}]\n"
+      "  try: {}",
+      name_of(function), std::max(bucket.held.size(), bucket.wasted), first_line(function),
+      Pieces::explain_miss(bucket, function, values), row(BreakReason::Limit).id, kLimitAdvice);
   return PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) == 0;
 }
 
@@ -233,8 +247,10 @@ std::optional<PyObject*> Region::serve_stance(PyObject* function, const CallValu
 void Region::refuse_to_compile(const Bucket& bucket, PyObject* function, const CallValues& values) const {
   python::raise_as_is("ControlError",
                       fmt::format("`{}` would have to be compiled, and set_stance(\"fail_on_recompile\") forbids it\n"
-                                  "  why: {}",
-                                  name_of(function), Pieces::explain_miss(bucket, function, values)));
+                                  "{}\n  reason: {} [{}]\n  try: call it with such arguments before the stance is "
+                                  "set, or set_stance(\"default\")",
+                                  name_of(function), first_line(function),
+                                  Pieces::explain_miss(bucket, function, values), row(BreakReason::Stance).id));
 }
 
 PyObject* Region::call_skipped(PyObject* function, const CallValues& values) {
@@ -279,7 +295,9 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
     if (!fs_can_capture()) return fall_back(function, values, BreakReason::Python);
     if (code->co_flags & kSpecialCode) {
       if (options_.fullgraph)
-        return raise_break({BreakReason::Generator, std::string(python::text_of(code->co_name)), {}, {}}), nullptr;
+        return raise_break(
+                   {BreakReason::Generator, std::string(python::text_of(code->co_name)), first_line(function), {}}),
+               nullptr;
       return fall_back(function, values, BreakReason::Generator);
     }
     if (guards::Ambient::current().python_modes) return fall_back(function, values, BreakReason::Modes);
@@ -296,6 +314,7 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
   FrameTaker taker = [&](PyThreadState* state, FsFrame* frame) -> PyObject* {
     if (!fs_frame_is_fresh(state, frame)) {
       ++counters().fallbacks[static_cast<size_t>(BreakReason::Monitored)];
+      tell_fallback(code_of(function), BreakReason::Monitored);
       return run_frame(state, frame);
     }
     try {

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import torch
 
 import firesteel
 from firesteel._report import gather, page
+
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
+import pictures
 
 DOCUMENT = Path(__file__).parents[2] / "docs/troubleshooting.md"
 SECTIONS = re.split(r"^## ", DOCUMENT.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
@@ -58,7 +62,11 @@ def test_the_example_breaks_as_told_and_the_cure_cures(section, tmp_path, capsys
     assert not firesteel.counters()["fallbacks"]
 
 
-def test_every_reason_has_its_row():
-    table = re.search(r"^## Every id\n(.*)", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)[1]
-    rows = re.findall(r"^\| `(FS-[A-Z-]+)` \|", table, re.MULTILINE)
-    assert rows == list(firesteel._C._break_reasons())
+@pytest.mark.parametrize("number", range(1, 13))
+def test_a_picture_shows_it_as_it_is_told(number):
+    """`python scripts/pictures.py` makes them anew, and notes of what."""
+    section = KINDS[number - 1]
+    picture = DOCUMENT.parent / f"pictures/problem-{number:02}.png"
+    assert f"](pictures/{picture.name})" in section
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert f"{number:02} {pictures.stamp(section)}" in pictures.STAMPS.read_text().splitlines()
