@@ -6,7 +6,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 export PYTHON
 
-.PHONY: help setup build run test test-full test-asan bench wheel format lint clean
+.PHONY: help setup build run test test-full test-asan bench wheel docs format lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ bench: build ## run the benchmarks
 
 wheel: setup ## build a wheel into dist/
 	@.venv/bin/python -m pip wheel . --no-deps --no-build-isolation --wheel-dir dist
+
+docs: setup ## build the site into build/docs; build/docs/index.html opens in a browser
+	@.venv/bin/python -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo "the site is build/docs/index.html"
 
 format: ## format C++ and Python in place
 	@scripts/setup.sh lint
