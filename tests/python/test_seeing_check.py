@@ -177,6 +177,13 @@ def test_progress_is_one_line_on_a_terminal_and_few_in_a_pipe(monkeypatch):
     monkeypatch.setattr(sys, "stderr", screen)
     _progress.show(10, 40, 3.0)
     _progress.show(40, 40, 9.0)
+    assert "10/40" in screen.getvalue()  # rich's bar
+    assert "3 s so far, about 9 s left" in screen.getvalue()
+    assert _progress._bar is None
+    screen.truncate(0)
+    monkeypatch.setitem(sys.modules, "rich", None)
+    _progress.show(10, 40, 3.0)
+    _progress.show(40, 40, 9.0)
     assert "10 of 40, 3 s so far, about 9 s left" in screen.getvalue()
     assert screen.getvalue().endswith("\r\x1b[K")
     monkeypatch.setattr(sys, "stderr", pipe)

@@ -348,3 +348,20 @@ def test_no_garbage_is_looked_for_meanwhile(tmp_path, on):
         (gc.enable if before[0] else gc.disable)()
     # What lies outside may collect: a handful, where thousands of objects are made.
     assert len(seen) <= 20
+
+
+@pytest.mark.usefixtures("native")
+def test_under_nohup_and_in_a_pipe_nothing_but_the_report(tmp_path):
+    """A program that nobody watches: no colours, no bars, and the report all the same."""
+    script = tmp_path / "prögram.py"
+    script.write_text(
+        "import torch\ntorch.compile(lambda x: x.sin() + 1)(torch.ones(3))\nprint('done')\n", encoding="utf-8"
+    )
+    command = f"nohup {sys.executable} -m firesteel report -o 'öut.html' 'prögram.py' | cat"
+    environment = {key: value for key, value in os.environ.items() if key not in ("LANG", "LC_ALL", "TERM")}
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=120)  # fmt: skip
+    assert done.stdout == b"done\n", done.stderr
+    assert b"\x1b" not in done.stderr
+    assert b"the report is in" in done.stderr
+    assert "prögram.py" in (tmp_path / "öut.html").read_text(encoding="utf-8")
