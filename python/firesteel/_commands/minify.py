@@ -12,6 +12,7 @@ from . import explain, programs
 
 # What a program that was started to look for failures is told by its environment.
 _SETTINGS = {"FIRESTEEL_CHECK": "1", "FIRESTEEL_WAIT": "1"}
+_MOST_SECONDS = 120  # that a smaller program may take
 
 
 def run(arguments):
@@ -20,11 +21,13 @@ def run(arguments):
         prog="firesteel minify",
         usage="firesteel minify [-o FILE] script.py [args…] | -m module [args…] | script.py:function --args '…'",
         description="Finds a compiled call whose results differ from eager's, or that fails where eager does not; then "
-        "which tier of the compiler is to blame (capture, the ATen graph, native code), then which operators; and "
-        "writes these few, with inputs, as a program of its own that shows the failure: `python repro.py`.",
+        "which tier of the compiler is to blame (capture, the ATen graph, native code), then which operators, or for "
+        "capture and the ATen graph which statements; and writes these few as a program of its own that shows the "
+        "failure: `python repro.py`.",
         epilog="THE PROGRAM IS RUN, with all that it does besides computing: once with every compiled call compared "
         "with eager (as FIRESTEEL_CHECK=1 does), and where it raises an error up to four times more, each with less "
-        "of the compiler.\n\n"
+        "of the compiler. Where capture or the ATen graph is to blame, ever smaller versions of the script are run "
+        "too.\n\n"
         "examples:\n  firesteel minify train.py --epochs 1\n"
         "  firesteel minify -o small.py model.py:forward --args 'torch.randn(8, 16)'\n\n"
         "ends with: 0 where a repro was written; 1 where nothing fails; 2 for a mistake on this line; 3 where the\n"
@@ -103,9 +106,50 @@ class Search:
         what = {"eager": "capture", "aot_eager": "the ATen graph"}[tier]
         at = f" in {_place(found['piece'])}" if found["piece"] else ""
         self._tell(f"tier: {what}{at} ({found['kind']}: {_first_line(found['text'])})")
-        self._tell(f"native code is not to blame, and a graph of ATen operators would not show it; try: "
-                   f"firesteel report {self.name}, and report it with that file")  # fmt: skip
+        return self._reduce_program(tier, found)
+
+    def _reduce_program(self, tier, found):
+        """Native code is not to blame, and a graph of ATen operators would not show it: the program is cut itself."""
+        from .._minify.statements import ProgramReducer
+        from .._minify.trials import Trials
+
+        is_function = explain.is_target(self.program[0])
+        path = self.program[0].rpartition(":")[0] if is_function else self.program[0]
+        if path == "-m":
+            return self._give_up("a module's program is not cut")
+        with Trials(self.folder, path, self.program, self.text if is_function else None, _SETTINGS,
+                    _MOST_SECONDS) as trials:  # fmt: skip
+            counts = []
+            reducer = ProgramReducer(
+                Path(path).read_text(encoding="utf-8"),
+                lambda source: trials(source, tier) == found["kind"] and trials(source, "off") is None,
+                counts.append,
+            )
+            statements = reducer.count
+            if not reducer.start():
+                return self._give_up("it does not fail when it runs from another folder, or not each time")
+            source = reducer.reduce()
+        steps = " → ".join(map(str, [statements, *counts]))
+        self._tell(f"statements: {steps} ({plural(reducer.tries, 'try').replace('trys', 'tries')})")
+        return self._write_program(source, tier, found, path)
+
+    def _give_up(self, why):
+        self._tell(f"no repro was written: {why}; try: firesteel report {self.name}, and report it with that file")
         return 3
+
+    def _write_program(self, source, tier, found, path):
+        from .._minify import script_repro
+
+        output = os.path.abspath(self.output)
+        function = self.program[0].rpartition(":")[2] if explain.is_target(self.program[0]) else ""
+        what = f"{found['kind']}: {_first_line(found['text'])}"
+        script_repro.write(output, source, what, os.path.basename(path), tier, _SETTINGS, function, self.text)
+        done = subprocess.run([sys.executable, output], capture_output=True, text=True)
+        if done.returncode == 0:
+            self._tell(f"{short_path(output)} was written, but does not fail by itself")
+            return 3
+        self._tell(f"wrote {short_path(output)}; try: python {short_path(output)}")
+        return 0
 
     def _reduce(self, pieces, found):
         from .._minify.cut import Case
