@@ -179,7 +179,7 @@ class Capture {
   // ---- calls that are not looked into (opaque_calls.cpp)
   PyRef nonstrict_call(PyObject* function, CallArgs args);
   // A function that runs at every call, whatever the backend; `traced` gives tensors like its own.
-  PyRef leaf_call(PyObject* function, PyObject* traced, CallArgs args);
+  PyRef leaf_call(PyObject* function, PyObject* traced, const CallArgs& args);
   // Calls a cached function for real, once in all attempts of one capture: its statistics show every call.
   PyRef cached_call(PyObject* callable, const CallArgs& args);
   PyRef allowed_call(PyObject* function, const CallArgs& args);

@@ -87,6 +87,17 @@ PyObject* underlying(Capture& capture, PyObject* function, CallArgs& args) {
   }
 }
 
+// What a refused call gave is none of the capture's: a generator that ends runs its frame once more.
+struct LetGo {
+  Capture& capture;
+  PyRef& result;
+  ~LetGo() {
+    python::ErrorAside aside;
+    Suspended suspended(capture);
+    result = PyRef();
+  }
+};
+
 // A module that the captured code made is made again at each call, of the graph's own tensors.
 PyRef with_made_modules(Capture& capture, const PyRef& nested) {
   return or_refuse(capture, [&] {
@@ -159,6 +170,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   if (!written_gradients.empty())
     stop(BreakReason::Autograd, fmt::format("`.grad` was set, and `{}` could read it", name));
   PyRef result;
+  const LetGo let_go{*this, result};
   {
     Journal::Hidden hidden(journal);
     Suspended suspended(*this);
@@ -210,7 +222,7 @@ PyRef Capture::nonstrict_call(PyObject* callable, CallArgs args) {
   return opaque_call(function, name_of(callable), std::move(given), std::move(named), /*any_result=*/true);
 }
 
-PyRef Capture::leaf_call(PyObject* function, PyObject* traced, CallArgs args) {
+PyRef Capture::leaf_call(PyObject* function, PyObject* traced, const CallArgs& args) {
   calls_leaf = true;
   PyRef given = opaque_argument(args.tuple().get(), "args");
   PyRef named = args.dict() ? opaque_argument(args.dict().get(), "kwargs") : PyRef();

@@ -79,6 +79,13 @@ def test_results_that_cannot_be_given(backend, made, name):
     refused(lambda x: opaque(x), firesteel.OutputTypeError, name, "result[1]", backend=backend)
 
 
+def test_a_generator_that_is_refused_goes_quietly(backend, capfd):
+    opaque = firesteel.nonstrict_trace(lambda x: (x for _ in range(2)))
+    with pytest.raises(firesteel.Error):
+        firesteel.compile(lambda x: opaque(x), backend=backend, fullgraph=True)(torch.ones(2))
+    assert "ignored" not in capfd.readouterr().err
+
+
 def test_a_function_made_inside(backend):
     def f(x):
         @firesteel.nonstrict_trace
