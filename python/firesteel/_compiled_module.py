@@ -122,8 +122,17 @@ def _class_for(original):
         for name in vars(ancestor):
             if name.startswith("__") and name.endswith("__") and name not in _OWN:
                 passed_on.setdefault(name, _pass_on(name))
+    if issubclass(original, torch.nn.modules.lazy.LazyModuleMixin):
+        passed_on["__call__"] = _call_initialized
     made = type("CompiledModule", (CompiledModule,), {"__slots__": (), "__module__": __name__, **passed_on})
     return _classes.setdefault(original, made)
+
+
+def _call_initialized(self, *args, **kwargs):
+    """A lazy module learns its sizes first, so that what is compiled is the module that it becomes."""
+    if "_initialize_hook" in vars(self._orig_mod):
+        self._orig_mod._infer_parameters(self._orig_mod, args, kwargs)
+    return self._compiled(*args, **kwargs)
 
 
 def _pass_on(name):

@@ -93,12 +93,27 @@ void custom_op_on_copies(const c10::OperatorHandle& op, c10::DispatchKeySet, Sta
   }
 }
 
+struct CustomForms {
+  std::mutex mutex;
+  std::unordered_set<c10::OperatorHandle> known;
+  std::vector<c10::RegistrationHandleRAII> registrations;
+};
+CustomForms& custom_forms() {
+  static auto* forms = new CustomForms;  // the dispatcher may be gone first
+  return *forms;
+}
+
 }  // namespace
 
+void forget_custom_forms() {
+  CustomForms& forms = custom_forms();
+  std::lock_guard lock(forms.mutex);
+  forms.registrations.clear();
+  forms.known.clear();
+}
+
 void functionalize_custom_op(const OpPlan& plan) {
-  static std::mutex mutex;
-  static std::unordered_set<c10::OperatorHandle> known;
-  static std::vector<c10::RegistrationHandleRAII> registrations;
+  auto& [mutex, known, registrations] = custom_forms();
   const std::string_view name = plan.op.schema().name();
   if (name.substr(0, 6) == "aten::") return;
   std::lock_guard lock(mutex);

@@ -16,6 +16,11 @@ python::PyRef& watcher() {
 
 }  // namespace
 
+FixedNumbers& fixed_numbers() {
+  static FixedNumbers fixed;
+  return fixed;
+}
+
 void set_compile_watcher(PyObject* given) {
   watcher() = given == Py_None ? python::PyRef() : python::PyRef::borrow(given);
 }

@@ -16,6 +16,12 @@ struct Allowance {
   bool fails = false;  // at the limit: an error in place of running eagerly
 };
 
+// Numbers that are compiled for one by one, however often they change: as the program's watcher says.
+struct FixedNumbers {
+  bool ints = false, floats = false;
+};
+FixedNumbers& fixed_numbers();
+
 // None: nobody is asked any more.
 void set_compile_watcher(PyObject* watcher);
 

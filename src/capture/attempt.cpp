@@ -7,6 +7,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include "capture/arrays.h"
 #include "capture/frame_hook.h"
 #include "capture/inference_mode.h"
 #include "capture/oracle.h"
@@ -56,6 +57,7 @@ void collect_tensors(Capture& capture, PyObject* value, const Source* source, in
     if (guards::is_plain_real(python::unpack(value))) capture.add_argument(value, source);
     return;
   }
+  if (collect_array(capture, value, source)) return;
   if (PyCell_Check(value)) {
     if (PyObject* held = PyCell_GET(value); held && python::is_exact_tensor(held)) {
       capture.remember(value, source);
@@ -114,6 +116,7 @@ Trace Attempt::run() {
   if (start_.moving) {
     for (const guards::SourcePath& path : *start_.moving) collect_moving(path);
   }
+  keep_arrays_apart(capture);
   open_sizes();
   std::vector<at::Tensor> tensors;
   for (const PyRef& tensor : capture.arguments) tensors.push_back(python::unpack(tensor.get()));

@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/mapping_proxies.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -421,6 +423,9 @@ PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
     return capture.admit(value.get(), capture.sources.pinned(value.get(), std::string(python::text_of(name))));
   }
   if (Py_IS_TYPE(object, &PySuper_Type)) return super_attribute(capture, object, name);
+  if (PyRef found = passed_on(capture, object, name)) return found;
+  if (PyWeakref_CheckProxy(object) && PyWeakref_GET_OBJECT(object) != Py_None)
+    return find_attribute(capture, referent_of(capture, object).get(), name);
   if (PyType_Check(object)) return class_object_attribute(capture, object, name);
   if (PyFunction_Check(object)) return function_attribute(capture, object, name);
   if (PyMethod_Check(object)) {

@@ -26,4 +26,8 @@ namespace firesteel::capture {
 FIRESTEEL_ITEM_RULES(X)
 #undef X
 
+// identities.cpp
+PyRef hash_of(Capture& capture, PyObject* callable, CallArgs& args);
+PyRef address(Capture& capture, PyObject* callable, CallArgs& args);
+
 }  // namespace firesteel::capture

@@ -13,7 +13,9 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/inference_mode.h"
 #include "capture/iterables.h"
+#include "capture/mapping_proxies.h"
 #include "capture/marked_calls.h"
+#include "capture/seen_types.h"
 #include "capture/tensor_history.h"
 #include "capture/tensor_text.h"
 #include "python/constants.h"
@@ -111,10 +113,9 @@ PyRef is_instance(Capture& capture, PyObject* callable, CallArgs& args) {
     if (const Source* source = capture.source_of(args[1]); source && PyType_Check(args[1]))
       capture.admit(args[1], source);
   }
-  // What is no string yet will be one.
-  if (!args.values.empty() && is_tensor_text(args[0])) args.values[0] = checked(PyUnicode_New(0, 0));
+  if (!args.values.empty()) args.values[0] = as_the_program_sees(args.values[0], args);
   Suspended suspended(capture);
-  return args.call(callable);
+  return args.values.size() == 2 ? is_instance_of(callable, args) : args.call(callable);
 }
 
 PyRef is_callable(Capture&, PyObject* callable, CallArgs& args) {
@@ -124,7 +125,7 @@ PyRef is_callable(Capture&, PyObject* callable, CallArgs& args) {
 
 PyRef type_of(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() != 1) refuse(capture, callable);
-  return PyRef::borrow(reinterpret_cast<PyObject*>(is_tensor_text(args[0]) ? &PyUnicode_Type : Py_TYPE(args[0])));
+  return PyRef::borrow(reinterpret_cast<PyObject*>(type_the_program_sees(args[0])));
 }
 
 PyRef interned_name(const CallArgs& args) {
@@ -211,23 +212,6 @@ PyRef check_all(Capture& capture, PyObject* callable, CallArgs& args) {
   PyRef all = capture.torch_call(every.get(), "torch._is_all_true", checked(PyTuple_Pack(1, args[1])));
   capture.torch_call(assertion.get(), "torch._assert_async", checked(PyTuple_Pack(2, all.get(), text.get())));
   return PyRef::borrow(Py_None);
-}
-
-PyRef hash_of(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() != 1 || !capture.is_deep_constant(args[0])) {
-    if (!is_python_class(Py_TYPE(args[0])) || Py_TYPE(args[0])->tp_hash == PyBaseObject_Type.tp_hash)
-      refuse(capture, callable);
-    watch_hash(capture, args[0]);
-  }
-  return args.call(callable);
-}
-
-// The address of what existed before, which must then be this very object.
-PyRef address(Capture& capture, PyObject* callable, CallArgs& args) {
-  const Source* source = args.values.size() == 1 ? capture.source_of(args[0]) : nullptr;
-  if (!source || is_number(args[0]) || python::is_tensor(args[0])) refuse(capture, callable);
-  capture.add_guard({GuardKind::Identity, source, args.values[0]});
-  return args.call(callable);
 }
 
 // A new object of a C class that keeps what it is given.
@@ -322,6 +306,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"operator", "attrgetter", keeper},
     {"operator", "methodcaller", keeper},
     {"types", "MethodType", keeper},
+    {"types", "MappingProxyType", make_proxy},
     {"weakref", "ref", refer_weakly},
     {"sys", "exc_info", exception_info},
     {"collections", "_count_elements", count_elements},
@@ -347,6 +332,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"builtins", "oct", pure},
     {"builtins", "hash", hash_of},
     {"builtins", "id", address},
+    {"os", "fspath", pure},
     {"functools", "reduce", over_iterables},
     {"itertools", "chain", over_iterables},
     {"itertools", "zip_longest", over_iterables},

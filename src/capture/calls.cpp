@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "aot/value_ranges.h"
+#include "capture/arrays.h"
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/compiled_function.h"
@@ -402,6 +403,10 @@ struct CallDepth {
 PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (capture.concrete) return call_for_real(callable, args);
   CallDepth depth;
+  if (PyObject* followed = array_function(callable, args)) {
+    capture.admit(followed, capture.sources.pinned(followed, name_of(callable)));
+    return call(capture, followed, std::move(args));
+  }
   if (const MarkRow row = mark_of(callable); row.mark != Mark::None)
     return call_as_marked(capture, callable, row, std::move(args));
   if (const std::string* name = torch_leaf(callable))

@@ -1,8 +1,10 @@
 // Python's way to the controls: marks on callables, stances, and the questions code may ask about itself.
 #include <nanobind/stl/string.h>
 
+#include "aot/functional_ops.h"
 #include "aot/trace.h"
 #include "capture/allowance.h"
+#include "capture/arrays.h"
 #include "capture/bindings.h"
 #include "capture/callables.h"
 #include "capture/events.h"
@@ -15,6 +17,7 @@
 #include "guards/ambient.h"
 #include "python/constants.h"
 #include "python/errors.h"
+#include "python/tensor_objects.h"
 
 namespace nb = nanobind;
 
@@ -129,6 +132,26 @@ void bind_controls(nb::module_& module) {
   module.def(
       "_set_compile_watcher", [](nb::handle watcher) { set_compile_watcher(watcher.ptr()); },
       nb::arg("watcher").none());
+  module.def(
+      "_set_array_rules",
+      [](nb::handle stand_in, nb::handle always, nb::handle with_arrays) {
+        set_array_rules(stand_in.ptr(), always.ptr(), with_arrays.ptr());
+      },
+      nb::arg("stand_in").none(), nb::arg("always") = nb::dict(), nb::arg("with_arrays") = nb::dict());
+  module.def(
+      "_fix_numbers",
+      [](bool ints, bool floats) {
+        fixed_numbers() = {ints, floats};
+      },
+      nb::arg("ints"), nb::arg("floats"));
+  module.def(
+      "_lie_apart",
+      [](nb::handle one, nb::handle other) {
+        return lie_apart(python::unpack(one.ptr()), python::unpack(other.ptr()));
+      },
+      nb::arg("one"), nb::arg("other"));
+  module.def("_follows_arrays", [] { return array_type() != nullptr; });
+  module.def("_forget_custom_forms", &forget_custom_forms);
   module.def("_reset", &Region::reset_all, "Forgets all that was compiled.");
 }
 

@@ -1,13 +1,32 @@
 // Instructions that decide what runs next: jumps, loops, calls, returns.
 #include <fmt/format.h>
 
+#include "aot/value_ranges.h"
 #include "capture/callables.h"
+#include "capture/cpython/opcodes.h"
 #include "capture/frame_interpreter.h"
 #include "python/errors.h"
+#include "python/tensor_objects.h"
 
 namespace firesteel::capture {
 
 using python::checked;
+
+namespace {
+
+bool is_single_stand_in(const Capture& capture, PyObject* value) {
+  if (!python::is_tensor(value) || !capture.is_stand_in(value)) return false;
+  const at::Tensor& tensor = python::unpack(value);
+  return tensor.dim() == 0 && !known_truth(tensor);
+}
+
+void assert_tensor(Capture& capture, PyObject* condition, const PyRef& message) {
+  static PyObject* function =
+      checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "_assert_async")).release();
+  capture.torch_call(function, "torch._assert_async", checked(PyTuple_Pack(2, condition, message.get())));
+}
+
+}  // namespace
 
 void FrameInterpreter::jump_forward(int arg) { next_ += arg; }
 
@@ -16,7 +35,23 @@ void FrameInterpreter::jump_backward(int arg) {
   next_ -= arg;
 }
 
-void FrameInterpreter::pop_jump_forward_if_true(int arg) { jump_if(is_true(capture_, pop().get()), arg); }
+void FrameInterpreter::pop_jump_forward_if_true(int arg) {
+  const PyRef value = pop();
+  // `assert tensor` in a function of one graph is an operator that fails when it runs.
+  const bool asserts = capture_.whole_stretches > 0 && instructions_[next_].opcode == LOAD_ASSERTION_ERROR &&
+                       is_single_stand_in(capture_, value.get());
+  const Instruction& message = instructions_[next_ + (asserts ? 1 : 0)];
+  if (asserts && message.opcode == RAISE_VARARGS) {
+    assert_tensor(capture_, value.get(), checked(PyUnicode_FromString("assertion error")));
+    return jump_if(true, arg);
+  }
+  PyObject* text = asserts && message.opcode == LOAD_CONST ? PyTuple_GET_ITEM(code_->co_consts, message.arg) : nullptr;
+  if (text && PyUnicode_CheckExact(text)) {
+    assert_tensor(capture_, value.get(), PyRef::borrow(text));
+    return jump_if(true, arg);
+  }
+  jump_if(is_true(capture_, value.get()), arg);
+}
 void FrameInterpreter::pop_jump_forward_if_false(int arg) { jump_if(!is_true(capture_, pop().get()), arg); }
 void FrameInterpreter::pop_jump_forward_if_none(int arg) { jump_if(pop().get() == Py_None, arg); }
 void FrameInterpreter::pop_jump_forward_if_not_none(int arg) { jump_if(pop().get() != Py_None, arg); }

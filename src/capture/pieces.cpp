@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "capture/allowance.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -223,7 +224,12 @@ void Pieces::note_moving(PyCodeObject* code, int next, PyObject* function, const
     // Another region's piece teaches something only where nothing else keeps it from serving here.
     if (!is_own && !moved.all_else_holds) return;
     for (guards::SourcePath& path : moved.tensors) bucket.add_moving(std::move(path));
-    for (guards::SourcePath& path : moved.numbers) bucket.add_moving(std::move(path));
+    for (guards::SourcePath& path : moved.numbers) {
+      const FixedNumbers fixed = fixed_numbers();
+      PyObject* number = fixed.ints || fixed.floats ? follow_path(path, values.raw, SIZE_MAX, function) : nullptr;
+      if (number && (PyFloat_Check(number) ? fixed.floats : fixed.ints)) continue;
+      bucket.add_moving(std::move(path));
+    }
     if (making_.sizes == SizePolicy::None) return;
     for (guards::SourcePath& path : moved.sizes) bucket.add_moving(std::move(path));
   };

@@ -4,6 +4,7 @@
 #include "aot/value_ranges.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/mapping_proxies.h"
 #include "capture/tensor_keys.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -87,6 +88,8 @@ bool is_true(Capture& capture, PyObject* value) {
 }
 
 Py_ssize_t length_of(Capture& capture, PyObject* object) {
+  const PyRef shown = capture.concrete ? PyRef() : dict_behind(capture, object);
+  if (shown) object = shown.get();
   if (!capture.concrete && !python::is_tensor(object) && !is_guardable_constant(object)) {
     if (PyDict_Check(object) || PyList_Check(object) || PyTuple_Check(object) || PyAnySet_Check(object) ||
         guards::is_plain_deque(object)) {
@@ -105,6 +108,7 @@ Py_ssize_t length_of(Capture& capture, PyObject* object) {
 
 bool contains(Capture& capture, PyObject* container, PyObject* item) {
   if (!capture.concrete) {
+    if (const PyRef shown = dict_behind(capture, container)) return contains(capture, shown.get(), item);
     if (PyDict_CheckExact(container)) {
       Py_ssize_t position = 0;
       PyObject* key = nullptr;
@@ -180,6 +184,7 @@ PyRef get_iterator(Capture& capture, PyObject* value) {
     return PyRef::borrow(value);
   }
   if (python::is_tensor(value)) return get_iterator(capture, unbind(capture, value).get());
+  if (const PyRef shown = dict_behind(capture, value)) return get_iterator(capture, shown.get());
   if (PyRef items = capture.with_changing_items(value)) return capture.made(checked(PyObject_GetIter(items.get())));
   PyTypeObject* type = Py_TYPE(value);
   static PyObject* iter_name = interned("__iter__").release();
@@ -227,6 +232,7 @@ PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
     return capture.torch_call(operator_function("getitem"), "operator.getitem",
                               checked(PyTuple_Pack(2, object, place.get())));
   }
+  if (const PyRef shown = dict_behind(capture, object)) return get_item(capture, shown.get(), key);
   capture.settle_deep(key);
   if (is_guardable_constant(object)) {
     watch_comparison(capture, key, "index");

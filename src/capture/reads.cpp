@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "aot/trace.h"
+#include "capture/arrays.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/cpython/frame_shim.h"
@@ -116,12 +117,13 @@ PyRef Capture::admit(PyObject* value, const Source* source) {
     add_guard({GuardKind::Constant, source, PyRef::borrow(value)});
     return PyRef::borrow(value);
   }
+  if (PyRef array = array_at(*this, value, source)) return array;
   if (Py_IS_TYPE(value, &_PyMethodWrapper_Type)) stop(BreakReason::Origin, "a bound method of a C class");
   if (is_bound_builtin(value)) {
     // `items.append`: made anew at each access.
     add_guard({GuardKind::Builtin, source, PyRef::borrow(value)});
     admit(PyCFunction_GET_SELF(value), sources.step(source, AccessKind::MethodSelf));
-  } else if (is_fixed_object(value)) {
+  } else if (is_fixed_object(value) || is_array_dtype(value)) {
     add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
   } else if (PyFunction_Check(value)) {
     guard_function(value, source);

@@ -4,9 +4,12 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include "capture/arrays.h"
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/cpython/generator_shim.h"
+#include "capture/mapping_proxies.h"
 #include "capture/tensor_text.h"
 #include "python/constants.h"
 #include "python/errors.h"
@@ -87,6 +90,7 @@ int32_t RecipeMaker::of(PyObject* value) {
       return parts;
     });
   }
+  if (is_array_stand_in(value)) return array(value);
   if (is_guardable_constant(value)) return constant(capture_.original(value).get());
   if (const Source* source = capture_.source_of(value)) return is_fixed(value) ? constant(value) : load(source);
   if (is_fixed(value)) return constant(value);
@@ -106,6 +110,37 @@ int32_t RecipeMaker::tensor(PyObject* value) {
     tensors_.push_back(PyRef::borrow(value));
   }
   return found->second;
+}
+
+// The array from outside itself, or a new one over the memory of the graph's tensor.
+int32_t RecipeMaker::array(PyObject* value) {
+  if (const Source* source = array_source(capture_, value)) return load(source);
+  PyRef held = checked(PyObject_GetAttrString(value, "tensor"));
+  PyRef finish = checked(PyObject_GetAttrString(value, "finish"));
+  const int32_t given = add(RecipeKind::Tuple, nullptr, {tensor(held.get())});
+  const int32_t made = add(RecipeKind::Reduced, nullptr, {constant(finish.get()), given});
+  known_[value] = made;
+  held_.push_back(PyRef::borrow(value));
+  return made;
+}
+
+// One that has not begun is made again by the call that made it.
+int32_t RecipeMaker::new_generator(PyObject* value) {
+  FsFrame* frame = fs_new_generator_frame(value);
+  PyCodeObject* code = frame ? fs_frame_code(frame) : nullptr;
+  if (!code || code->co_kwonlyargcount || (code->co_flags & CO_VARKEYWORDS))
+    throw NoRecipe{PyRef::borrow(value), "a generator"};
+  PyObject** locals = fs_frame_locals(frame);
+  return with_parts(value, RecipeKind::Reduced, nullptr, [&] {
+    std::vector<int32_t> given;
+    for (int i = 0; i < code->co_argcount; ++i)
+      given.push_back(of(PyCell_Check(locals[i]) && code->co_ncellvars ? PyCell_GET(locals[i]) : locals[i]));
+    PyObject* rest = code->co_flags & CO_VARARGS ? locals[code->co_argcount] : nullptr;
+    if (rest && PyCell_Check(rest)) rest = PyCell_GET(rest);
+    for (Py_ssize_t i = 0; rest && i < PyTuple_GET_SIZE(rest); ++i) given.push_back(of(PyTuple_GET_ITEM(rest, i)));
+    const int32_t tuple = add(RecipeKind::Tuple, nullptr, std::move(given));
+    return std::vector<int32_t>{of(fs_frame_function(frame)), tuple};
+  });
 }
 
 std::vector<int32_t> RecipeMaker::dict_parts(PyObject* dict) {
@@ -299,9 +334,11 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
   const bool steps_a_dict = std::string_view(type->tp_name).find("dict_") != std::string_view::npos ||
                             std::string_view(type->tp_name).find("odict_") != std::string_view::npos ||
                             std::string_view(type->tp_name).find("set_iterator") != std::string_view::npos;
+  if (PyGen_CheckExact(value)) return new_generator(value);
   if (PyGen_Check(value) || steps_a_dict) throw NoRecipe{PyRef::borrow(value), type->tp_name};
   if (PyIter_Check(value) && is_c_class(type)) return reduced(value);
   if (is_partial(value) || is_getter_class(type)) return reduced(value);
+  if (const PyRef shown = dict_behind(capture_, value)) return call(reinterpret_cast<PyObject*>(type), {shown.get()});
   if (PyWeakref_CheckRefExact(value) && PyWeakref_GET_OBJECT(value) != Py_None)
     return call(reinterpret_cast<PyObject*>(type), {PyWeakref_GET_OBJECT(value)});
   if (is_python_class(type)) return instance(value);

@@ -32,6 +32,8 @@ class RecipeMaker {
   int32_t load(const Source* source);
   int32_t constant(PyObject* object) { return add(RecipeKind::Constant, object); }
   int32_t tensor(PyObject* value);
+  int32_t array(PyObject* value);
+  int32_t new_generator(PyObject* value);
   int32_t reduced(PyObject* value);
   int32_t call(PyObject* callable, std::initializer_list<PyObject*> args);
   int32_t instance(PyObject* value);

@@ -248,6 +248,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
     auto attempt = std::make_unique<Attempt>(start, backend, stop_at, locate_backward);
     Capture& capture = attempt->capture;
     capture.cached_calls = &cached_calls;
+    capture.whole_stretches = whole ? 1 : 0;
     std::optional<Break> broken;
     std::optional<Executable> executable;
     std::weak_ptr<const void> life;

@@ -42,6 +42,8 @@ def uninstall():
     _C._set_error_provider(None)
     _C._set_capture_listener(None)
     _C._set_compile_watcher(None)
+    _C._set_array_rules(None)
+    _C._fix_numbers(False, False)
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
     while _changes:

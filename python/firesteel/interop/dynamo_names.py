@@ -132,7 +132,7 @@ def routes():
         "assume_constant_result": misuse_as_pytorch_says(firesteel.assume_constant_result),
         "substitute_in_graph": firesteel.substitute_in_graph,
         "graph_break": firesteel.graph_break,
-        "step_unsupported": firesteel.graph_break,
+        "step_unsupported": firesteel.skip_frame,
         "skip_frame": firesteel.skip_frame,
         "error_on_graph_break": firesteel.error_on_graph_break,
         "set_stance": firesteel.set_stance,

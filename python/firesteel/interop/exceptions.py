@@ -38,8 +38,12 @@ def twin(name):
         self.skip_frame = self.logged = False
         self._torch_dynamo_tracer_output = self.frame_exec_strategy = None
 
-    # Of what is forbidden PyTorch says that an assertion failed.
-    bases = (ours, theirs, AssertionError) if name == "ControlError" else (ours, theirs)
+    bases = (ours, theirs)
+    if name == "ControlError":
+        # Of what is forbidden PyTorch says that an assertion failed; of sizes that cannot be as marked, the second.
+        from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+        bases += (AssertionError, ConstraintViolationError)
     return type(name, bases, {"__init__": start, "__module__": "firesteel", "__doc__": ours.__doc__})
 
 

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
+from .. import _C
 from .._backends import BackendError
 from . import dropin, exceptions
 
@@ -69,7 +70,7 @@ class Builder:
         """A tensor, some of its sizes left open, or a number that changes from call to call."""
         wanted, others = _spelled(name), [known for known, _ in self.inputs]
         unique = next(n for n in (wanted, *map(f"{wanted}{{}}".format, range(1, len(others) + 2))) if n not in others)
-        node = self.graph.placeholder(unique)
+        node = self.graph.placeholder(unique, torch.Tensor if isinstance(example, torch.Tensor) else None)
         self.inputs.append((unique, frozenset(open_dims)))
         node.meta["example_value"] = example
         if isinstance(example, torch.Tensor):
@@ -125,6 +126,7 @@ class Builder:
         """What the backend makes of the graph."""
         try:
             with _kept_random_state():
+                _C._forget_custom_forms()  # the backend may be of PyTorch's, which has its own
                 compiled = self.backend(module, examples, **self.keywords)
         except Exception as error:
             if not dropin.is_installed():

@@ -35,6 +35,7 @@ def compile(
         options = None  # those of Inductor; none of them changes a result
     if dynamic is None:
         dynamic = dynamo_config.dynamic()
+    _follow_arrays()
     apply = firesteel.compile(
         fullgraph=bool(fullgraph),
         dynamic=dynamic,
@@ -46,6 +47,14 @@ def compile(
         **more,
     )
     return functools.partial(apply_to, apply) if model is None else apply_to(apply, model)
+
+
+def _follow_arrays():
+    """Arrays of numpy are followed once a program has both loaded numpy and compiled something."""
+    if "numpy" in sys.modules and dynamo_config.value("trace_numpy", True):
+        from . import arrays
+
+        arrays.follow_arrays()
 
 
 def apply_to(apply, model):

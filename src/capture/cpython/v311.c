@@ -1,6 +1,7 @@
 /* Frames of CPython 3.11. */
 #define Py_BUILD_CORE 1
 #include "capture/cpython/frame_shim.h"
+#include "capture/cpython/generator_shim.h"
 
 #include "internal/pycore_dict.h"
 #include "internal/pycore_frame.h"
@@ -59,6 +60,10 @@ PyObject* fs_frame_generator(FsFrame* frame) {
 void fs_generator_suspend(PyObject* generator) { ((PyGenObject*)generator)->gi_frame_state = FRAME_SUSPENDED; }
 int fs_generator_is_suspended(PyObject* generator) {
   return ((PyGenObject*)generator)->gi_frame_state == FRAME_SUSPENDED;
+}
+FsFrame* fs_new_generator_frame(PyObject* generator) {
+  PyGenObject* made = (PyGenObject*)generator;
+  return made->gi_frame_state == FRAME_CREATED ? (FsFrame*)made->gi_iframe : NULL;
 }
 
 /* The caller clears the frame; its stack was never used. */

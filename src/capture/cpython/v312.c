@@ -3,6 +3,7 @@
  * run. */
 #define Py_BUILD_CORE 1
 #include "capture/cpython/frame_shim.h"
+#include "capture/cpython/generator_shim.h"
 
 #include <opcode.h>
 
@@ -92,6 +93,10 @@ void fs_generator_suspend(PyObject* object) {
 }
 int fs_generator_is_suspended(PyObject* generator) {
   return ((PyGenObject*)generator)->gi_frame_state == FRAME_SUSPENDED;
+}
+FsFrame* fs_new_generator_frame(PyObject* generator) {
+  PyGenObject* made = (PyGenObject*)generator;
+  return made->gi_frame_state == FRAME_CREATED ? (FsFrame*)made->gi_iframe : NULL;
 }
 
 /* A frame without room for a value is one of straight code that returns a constant: CPython does so again. */

@@ -37,6 +37,20 @@ def test_changing_sizes_and_numbers(tmp_path):
             self.assertEqual(counted(lambda x: x + 1, *rows), [1, 2, 3])
         with config.patch(assume_static_by_default=False):
             self.assertEqual(counted(lambda x: x + 2, *rows), [1, 1, 1])
+        with config.patch(specialize_int=True):
+            self.assertEqual(counted(lambda x, n: x + n, *[(ones, n) for n in (2, 3, 4)]), [1, 2, 3])
+            self.assertEqual(counted(lambda x, n: x - n, *[(ones, n + 0.5) for n in (2, 3, 4)]), [1, 2, 2])
+        with config.patch(specialize_float=True):
+            self.assertEqual(counted(lambda x, n: x * n, *[(ones, n + 0.5) for n in (2, 3, 4)]), [1, 2, 3])
+
+    def test_lazy_modules_learn_their_sizes_first(self):
+        torch.manual_seed(0)
+        module, counter = torch.nn.LazyLinear(2), CompileCounter()
+        compiled = torch.compile(module, backend=counter, fullgraph=True)
+        self.assertEqual(compiled(ones), module(ones))
+        self.assertEqual(compiled(torch.randn(4, 3)).shape, (4, 2))
+        self.assertIs(type(module), torch.nn.Linear)
+        self.assertEqual(counter.frame_count, 2)
 
     def test_graphs_with_open_sizes_trace_under_aot(self):
         def f(x, n, k):

@@ -1,0 +1,193 @@
+// Arrays of numpy: collected as inputs, wrapped for the code that is captured, and given back as arrays.
+#include "capture/arrays.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "capture/capture.h"
+#include "guards/ambient.h"
+#include "python/errors.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::checked;
+
+struct Rules {
+  PyRef stand_in, array, dtype, from_array, memory_owner, lie_apart;
+  std::unordered_map<PyObject*, PyRef> always, with_arrays;
+  std::vector<PyRef> held;
+};
+
+// Guarded by the GIL; null: arrays are not followed.
+Rules*& rules() {
+  static Rules* current = nullptr;
+  return current;
+}
+
+void fill(std::unordered_map<PyObject*, PyRef>& table, std::vector<PyRef>& held, PyObject* given) {
+  Py_ssize_t position = 0;
+  PyObject *function = nullptr, *ours = nullptr;
+  while (PyDict_Next(given, &position, &function, &ours)) {
+    held.push_back(PyRef::borrow(function));
+    table.emplace(function, PyRef::borrow(ours));
+  }
+}
+
+bool is_array(PyObject* value) {
+  return rules() && reinterpret_cast<PyObject*>(Py_TYPE(value)) == rules()->array.get();
+}
+
+// The tensor over an array's memory; empty where torch knows no such array.
+PyRef tensor_of(PyObject* array) {
+  PyRef flags = checked(PyObject_GetAttrString(array, "flags"));
+  PyRef writable = checked(PyObject_GetAttrString(flags.get(), "writeable"));
+  if (writable.get() != Py_True) return {};  // torch warns of these, and could write to them
+  PyRef tensor = PyRef::steal(PyObject_CallOneArg(rules()->from_array.get(), array));
+  if (!tensor) PyErr_Clear();  // a dtype or strides that torch does not have
+  return tensor;
+}
+
+bool is_of_array(const Source* source) {
+  return source && source->kind == AccessKind::Computed && source->key.get() == rules()->from_array.get();
+}
+
+bool is_stand_in_deep(PyObject* value) {
+  if (is_array_stand_in(value)) return true;
+  if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+    if (is_array_stand_in(PySequence_Fast_GET_ITEM(value, i))) return true;
+  }
+  return false;
+}
+
+// One object for one array, as long as somebody has it.
+PyRef wrapped_once(Capture& capture, PyObject* tensor) {
+  static auto* known = new std::unordered_map<PyObject*, PyRef>;  // weak references
+  constexpr size_t kMany = 64;
+  if (auto found = known->find(tensor); found != known->end()) {
+    PyObject* object = PyWeakref_GET_OBJECT(found->second.get());
+    PyRef held = object == Py_None ? PyRef() : python::attribute(object, "tensor");
+    if (held.get() == tensor) return PyRef::borrow(object);
+  }
+  PyRef made;
+  {
+    Suspended suspended(capture);
+    made = checked(PyObject_CallOneArg(rules()->stand_in.get(), tensor));
+  }
+  if (known->size() > kMany) known->clear();
+  (*known)[tensor] = checked(PyWeakref_NewRef(made.get(), nullptr));
+  return capture.made(std::move(made));
+}
+
+}  // namespace
+
+void set_array_rules(PyObject* stand_in, PyObject* always, PyObject* with_arrays) {
+  Rules* before = rules();
+  rules() = nullptr;
+  delete before;
+  guards::change_controls();
+  if (stand_in == Py_None) return;
+  auto made = std::make_unique<Rules>();
+  made->stand_in = PyRef::borrow(stand_in);
+  PyRef numpy = checked(PyImport_ImportModule("numpy"));
+  made->array = checked(PyObject_GetAttrString(numpy.get(), "ndarray"));
+  made->dtype = checked(PyObject_GetAttrString(numpy.get(), "dtype"));
+  made->from_array = checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "from_numpy"));
+  PyRef own = checked(PyImport_ImportModule("firesteel._C"));
+  made->lie_apart = checked(PyObject_GetAttrString(own.get(), "_lie_apart"));
+  PyRef operators = checked(PyImport_ImportModule("operator"));
+  made->memory_owner = checked(PyObject_CallMethod(operators.get(), "attrgetter", "s", "base"));
+  fill(made->always, made->held, always);
+  fill(made->with_arrays, made->held, with_arrays);
+  rules() = made.release();
+}
+
+bool collect_array(Capture& capture, PyObject* value, const Source* source) {
+  if (!is_array(value)) return false;
+  PyRef tensor = tensor_of(value);
+  if (!tensor || !guards::is_plain_real(python::unpack(tensor.get()))) return false;
+  // Its memory is an array's, and no tensor's: captured code writes to tensors, and not to arrays from outside.
+  PyRef owner = checked(PyObject_CallOneArg(rules()->memory_owner.get(), value));
+  if (owner.get() != Py_None && !is_array(owner.get())) return false;
+  capture.add_guard({GuardKind::Type, source, rules()->array});
+  capture.add_guard({GuardKind::Type, capture.sources.computed(rules()->memory_owner.get(), source, nullptr),
+                     PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(owner.get())))});
+  capture.add_argument(tensor.get(), capture.sources.computed(rules()->from_array.get(), source, nullptr));
+  return true;
+}
+
+bool lie_apart(const at::Tensor& one, const at::Tensor& other) {
+  auto range = [](const at::Tensor& tensor) {
+    const auto* begin = static_cast<const char*>(tensor.storage().data());
+    return std::pair(begin, begin + tensor.storage().nbytes());
+  };
+  const auto [begin, end] = range(one);
+  const auto [other_begin, other_end] = range(other);
+  return end <= other_begin || other_end <= begin;
+}
+
+void keep_arrays_apart(Capture& capture) {
+  if (!rules()) return;
+  std::vector<size_t> shared;
+  for (size_t i = 0; i < capture.arguments.size(); ++i) {
+    const Source* array = capture.input_sources[i];
+    if (!is_of_array(array)) continue;
+    for (size_t k = 0; k < capture.arguments.size(); ++k) {
+      const Source* other = capture.input_sources[k];
+      if (is_of_array(other)) continue;
+      if (!lie_apart(python::unpack(capture.arguments[i].get()), python::unpack(capture.arguments[k].get()))) {
+        shared.push_back(i);
+        break;
+      }
+      capture.add_guard({GuardKind::Constant, capture.sources.computed(rules()->lie_apart.get(), array, other),
+                         PyRef::borrow(Py_True)});
+    }
+  }
+  // What is no input is not followed.
+  for (auto i = shared.rbegin(); i != shared.rend(); ++i) {
+    capture.arguments.erase(capture.arguments.begin() + static_cast<ptrdiff_t>(*i));
+    capture.input_sources.erase(capture.input_sources.begin() + static_cast<ptrdiff_t>(*i));
+  }
+}
+
+PyRef array_at(Capture& capture, PyObject* value, const Source* source) {
+  if (!is_array(value)) return {};
+  const Source* tensor = capture.sources.computed(rules()->from_array.get(), source, nullptr);
+  for (size_t i = 0; i < capture.arguments.size() && i < capture.input_sources.size(); ++i) {
+    if (capture.input_sources[i] == tensor)
+      return wrapped_once(capture, capture.admit(capture.arguments[i].get(), tensor).get());
+  }
+  return {};
+}
+
+bool is_array_stand_in(PyObject* value) {
+  return rules() && reinterpret_cast<PyObject*>(Py_TYPE(value)) == rules()->stand_in.get();
+}
+
+bool is_array_dtype(PyObject* value) {
+  return rules() && PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(rules()->dtype.get()));
+}
+
+bool is_array_stand_in_class(PyObject* type) { return rules() && type == rules()->stand_in.get(); }
+
+PyTypeObject* array_type() { return rules() ? reinterpret_cast<PyTypeObject*>(rules()->array.get()) : nullptr; }
+
+const Source* array_source(Capture& capture, PyObject* stand_in) {
+  PyRef tensor = python::attribute(stand_in, "tensor");
+  const Source* source = tensor && python::is_tensor(tensor.get()) ? capture.tensor_source(tensor.get()) : nullptr;
+  return is_of_array(source) ? source->parent : nullptr;
+}
+
+PyObject* array_function(PyObject* callable, const CallArgs& args) {
+  if (!rules()) return nullptr;
+  if (auto found = rules()->always.find(callable); found != rules()->always.end()) return found->second.get();
+  auto found = rules()->with_arrays.find(callable);
+  if (found == rules()->with_arrays.end()) return nullptr;
+  const bool given = std::any_of(args.values.begin(), args.values.end(),
+                                 [](const PyRef& value) { return is_stand_in_deep(value.get()); });
+  return given ? found->second.get() : nullptr;
+}
+
+}  // namespace firesteel::capture

@@ -1,0 +1,68 @@
+// Texts of tensors are strings, stand-ins of arrays are arrays, and torch.FloatTensor asks for a dtype.
+#include "capture/seen_types.h"
+
+#include <string_view>
+
+#include "capture/arrays.h"
+#include "capture/tensor_text.h"
+#include "python/errors.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::checked;
+
+// The code that follows arrays knows its own class.
+bool asks_for_stand_in(const CallArgs& args) { return args.values.size() == 2 && is_array_stand_in_class(args[1]); }
+
+// torch.FloatTensor and its like are no classes: they ask for a dtype and a device, and know no stand-ins.
+bool is_tensor_type(PyObject* type) { return std::string_view(Py_TYPE(type)->tp_name) == "torch.tensortype"; }
+
+bool names_tensor_type(PyObject* types) {
+  if (!PyTuple_Check(types)) return is_tensor_type(types);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i) {
+    if (names_tensor_type(PyTuple_GET_ITEM(types, i))) return true;
+  }
+  return false;
+}
+
+bool is_any_of(PyObject* tensor, PyObject* types) {
+  if (PyTuple_Check(types)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i) {
+      if (is_any_of(tensor, PyTuple_GET_ITEM(types, i))) return true;
+    }
+    return false;
+  }
+  if (!is_tensor_type(types)) {
+    const int answer = PyObject_IsInstance(tensor, types);
+    python::check(answer >= 0);
+    return answer == 1;
+  }
+  for (const char* fact : {"dtype", "layout", "is_cuda"}) {
+    PyRef wanted = checked(PyObject_GetAttrString(types, fact)), own = checked(PyObject_GetAttrString(tensor, fact));
+    if (wanted.get() != own.get()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+PyTypeObject* type_the_program_sees(PyObject* value) {
+  if (is_tensor_text(value)) return &PyUnicode_Type;
+  return is_array_stand_in(value) ? array_type() : Py_TYPE(value);
+}
+
+PyRef as_the_program_sees(const PyRef& value, const CallArgs& args) {
+  if (is_tensor_text(value.get())) return checked(PyUnicode_New(0, 0));
+  if (!is_array_stand_in(value.get()) || asks_for_stand_in(args)) return value;
+  return checked(PyObject_CallFunction(reinterpret_cast<PyObject*>(array_type()), "i", 0));
+}
+
+PyRef is_instance_of(PyObject* callable, const CallArgs& args) {
+  if (python::is_tensor(args[0]) && names_tensor_type(args[1]))
+    return checked(PyBool_FromLong(is_any_of(args[0], args[1])));
+  return args.call(callable);
+}
+
+}  // namespace firesteel::capture

@@ -1,0 +1,121 @@
+"""Tests as PyTorch's users write them: arrays of numpy in compiled functions are tensors of one graph."""
+
+from suite import passes
+
+
+def test_arrays_in_and_out(tmp_path):
+    passes(
+        """
+    import numpy as np
+
+    def one_graph(self, f, *arguments, ops=None, **options):
+        counter = CompileCounterWithBackend(options.pop("backend", "eager"))
+        compiled = torch.compile(f, backend=counter, fullgraph=True, **options)
+        for _ in range(2):
+            self.assertEqual(compiled(*arguments), f(*arguments), exact_dtype=True)
+        self.assertEqual(counter.frame_count, 1)
+        if ops is not None:
+            self.assertEqual(counter.op_count, ops)
+
+    def test_functions(self):
+        np, a = self.np, self.np.arange(6.0).reshape(2, 3) + 1
+        self.one_graph(lambda a: np.sin(a) + 1, a, ops=2)
+        self.one_graph(lambda a: (a.sum(axis=0), a.mean(axis=1, keepdims=True), np.max(a, 1)), a)
+        self.one_graph(lambda a: (a.reshape(3, 2), a.T, a.ravel(), a[0], a[:, 1], a[1:]), a)
+        self.one_graph(lambda a: (a @ a.T, np.linalg.norm(a), np.concatenate([a, a]), np.where(a > 2, a, 0)), a)
+        self.one_graph(lambda a: (a == 2, (a > 1) & (a < 3), -a, a ** 2, 1 / a, a // 2), a)
+        self.one_graph(lambda a: np.ones(a.shape) * a.size + a.ndim + len(a), a)
+        self.one_graph(lambda d: d["k"][0] * 2, {"k": [a]})
+
+    def test_classes(self):
+        np, a = self.np, self.np.ones(3)
+        kinds = []
+        def f(a):
+            kinds.append((isinstance(a, np.ndarray), type(a) is np.ndarray))
+            return a + 1, np.sum(a)
+        array, number = torch.compile(f, backend="eager", fullgraph=True)(a)
+        self.assertIs(type(array), np.ndarray)
+        self.assertIs(type(number), np.float64)
+        self.assertEqual(kinds, [(True, True)])
+
+    def test_identity_and_memory(self):
+        np, a = self.np, self.np.ones(3)
+        same = torch.compile(lambda a: (a, a[1:], a + 1), backend="eager", fullgraph=True)
+        itself, part, _ = same(a)
+        self.assertIs(itself, a)
+        part[0] = 5
+        self.assertEqual(a, np.array([1.0, 5.0, 1.0]))
+        self.assertEqual(same(a)[2], np.array([2.0, 6.0, 2.0]))
+
+    def test_to_and_from_tensors(self):
+        np = self.np
+        for backend in ("eager", "aot_eager", "inductor"):
+            self.one_graph(lambda x: torch.from_numpy(np.exp(x.numpy())) * 2, ones, backend=backend)
+            self.one_graph(lambda a: torch.as_tensor(a, dtype=torch.float32).sum(), np.ones(4), backend=backend)
+            self.one_graph(lambda a: np.sin(a) * 2, np.ones(4), backend=backend)
+
+    def test_made_inside_and_written_to(self):
+        np = self.np
+        def f(a):
+            b = np.zeros(3)
+            b[0] = 5
+            b[1:] = a[:2]
+            b += 1
+            return b
+        self.one_graph(f, np.arange(3.0))
+    """,
+        tmp_path,
+    )
+
+
+def test_what_arrays_guard(tmp_path):
+    passes(
+        """
+    import numpy as np
+
+    def test_values_are_read_anew_and_kinds_are_guarded(self):
+        np, counter = self.np, CompileCounter()
+        f = torch.compile(lambda a: a * 2, backend=counter)
+        a = np.ones(3)
+        self.assertEqual(f(a), a * 2)
+        a[0] = 7
+        self.assertEqual(f(a), a * 2)
+        self.assertEqual(counter.frame_count, 1)
+        for other in (np.ones(3, dtype=np.float32), np.ones((2, 3)), np.ones((4, 3))[:, 0], np.ones(3)[::-1]):
+            self.assertEqual(f(other), other * 2)
+            self.assertEqual(f(other).dtype, other.dtype)
+
+    def test_what_breaks_is_right(self):
+        np = self.np
+        def write(a):
+            b = a + 1
+            a[0] = 9
+            return b, a + 1
+        def ask(a):
+            return (a + 1).tolist() if (a > 0).all() else a
+        def broken(a):
+            b = a + 1
+            torch._dynamo.graph_break()
+            return b * 2
+        for f in (write, ask, broken):
+            one, two = np.ones(3), np.ones(3)
+            self.assertEqual(torch.compile(f, backend="eager")(one), f(two))
+            self.assertEqual(one, two)
+        text = np.array(["a", "b"])
+        self.assertEqual(torch.compile(lambda a, x: x + len(a), backend="eager")(text, ones), ones + 2)
+        fixed = np.ones(3)
+        fixed.setflags(write=False)
+        self.assertEqual(torch.compile(lambda a: a + 1, backend="eager")(fixed), fixed + 1)
+
+    def test_a_tensor_over_the_same_memory(self):
+        np = self.np
+        def f(a, x):
+            x.add_(1)
+            return a * 2
+        for backend in ("eager", "aot_eager"):
+            a, b = np.ones(3), np.ones(3)
+            wanted = f(b, torch.from_numpy(b))
+            self.assertEqual(torch.compile(f, backend=backend)(a, torch.from_numpy(a)), wanted)
+    """,
+        tmp_path,
+    )
