@@ -15,6 +15,7 @@ VARIABLES = {
     "FIRESTEEL": "1: programs run on Firesteel, where `firesteel enable` was called",
     "FIRESTEEL_LOGS": "logs to switch on: breaks,recompiles,guards,graphs,kernels,timings",
     "FIRESTEEL_REPORT": "a path: a report is written there when the program ends",
+    "FIRESTEEL_PROFILE": "1: reports and explain() tell what each kernel and operator cost",
     "FIRESTEEL_TRACE": "a path: a Chrome trace of compilations and runs is written there when the program ends",
     "FIRESTEEL_CHECK": "1: every compiled call is compared with eager",
     "FIRESTEEL_PROGRESS": "0: nothing is told of compilations that take over two seconds",
