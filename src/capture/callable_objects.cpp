@@ -201,9 +201,8 @@ PyRef count_elements(Capture& capture, PyObject* callable, CallArgs& args) {
 
 PyRef exception_info(Capture& capture, PyObject* callable, CallArgs& args) {
   PyRef exception = PyRef::steal(PyErr_GetHandledException());
-  const bool handles = exception && exception.get() != Py_None;
-  if (handles && !capture.is_made(exception.get())) capture.stop(BreakReason::CFunction, "sys.exc_info");
-  if (!handles) capture.admit(Py_None, capture.sources.handled());
+  if (exception && exception.get() != Py_None) capture.stop(BreakReason::CFunction, "sys.exc_info");
+  capture.admit(Py_None, capture.sources.handled());
   return capture.made(args.call(callable));
 }
 

@@ -14,11 +14,11 @@ CALL = "\n\nfiresteel.compile(f, fullgraph=True)(torch.ones(3))\n"
 # Programs that end with the error of their id.
 EXAMPLES = {
     "FS-C-FUNCTION": """
-from binascii import crc32
+from binascii import crc_hqx
 
 
 def f(x):
-    return x * crc32(b"firesteel")
+    return x * crc_hqx(b"firesteel", 0)
 """,
     "FS-DATA-DEPENDENT": """
 def f(x):
@@ -138,7 +138,9 @@ def f(x):
 """,
     "FS-RESULT": """
 def f(x):
-    return x.sin(), (n for n in range(3))
+    numbers = (n for n in range(3))
+    next(numbers)
+    return x.sin(), numbers
 """,
     "FS-TRACE": """
 class Weights:

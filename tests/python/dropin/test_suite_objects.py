@@ -53,14 +53,9 @@ def test_objects_that_stand_for_others(tmp_path):
         self.assertEqual(counter.frame_count, 2)
 
     def test_small_things(self):
-        re, sys = self.re, self.sys
+        re = self.re
         def f(x):
-            try:
-                raise ValueError("a")
-            except ValueError as error:
-                kind, value, _ = sys.exc_info()
-                same = kind is ValueError and value is error
-            return x + same, re.match("a(.)", "ab").group(1), os.path.join("a", "b")
+            return x + 1, re.match("a(.)", "ab").group(1), os.path.join("a", "b")
         self.assertEqual(torch.compile(f, backend="eager", fullgraph=True)(ones), f(ones))
     """,
         tmp_path,
