@@ -29,7 +29,7 @@ enum class SizePolicy : uint8_t { Changed, None, All };
 
 struct BackendChoice {
   Backend kind;
-  PyRef compiler;     // Callable: gives a builder for a graph (python/firesteel/interop)
+  PyRef compiler;       // Callable: gives a builder for a graph (python/firesteel/interop)
   bool wait = false;    // Native: the first call waits for the code
   bool freeze = false;  // Native: weights are prepared once
   SizePolicy sizes = SizePolicy::Changed;

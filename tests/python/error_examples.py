@@ -221,6 +221,7 @@ for count in range(4):
     "FS-IMPORT": """
 def f(x):
     import this_is_imported_late
+
     return x.sin()
 """,
     "FS-GRAPH-BREAK": """
