@@ -119,6 +119,7 @@ bool collect_array(Capture& capture, PyObject* value, const Source* source) {
 }
 
 bool lie_apart(const at::Tensor& one, const at::Tensor& other) {
+  if (!one.has_storage() || !other.has_storage()) return true;  // a sparse tensor has parts of its own
   auto range = [](const at::Tensor& tensor) {
     const auto* begin = static_cast<const char*>(tensor.storage().data());
     return std::pair(begin, begin + tensor.storage().nbytes());

@@ -55,6 +55,13 @@ bool same_layout(const Value* a, const Value* b) {
   return a->type.dtype == b->type.dtype && a->type.sizes == b->type.sizes && a->type.strides == b->type.strides;
 }
 
+// Operators of others may give memory that they keep, under a storage made for the call.
+bool gives_own_memory(const Node* maker) {
+  if (!maker || !maker->op.is_aten()) return false;
+  const std::string& name = maker->op.aten->operator_name().name;
+  return name.starts_with("aten::") || name.starts_with("mkldnn::");
+}
+
 }  // namespace
 
 std::vector<Overwrite> reuses(const FusedGroup& group) {
@@ -64,7 +71,7 @@ std::vector<Overwrite> reuses(const FusedGroup& group) {
       const Overwrite pair{static_cast<int32_t>(o), static_cast<int32_t>(i)};
       const bool taken =
           std::any_of(found.begin(), found.end(), [&](const Overwrite& other) { return other.input == pair.input; });
-      if (taken || !group.inputs[i]->def || !same_layout(group.inputs[i], group.outputs[o]) ||
+      if (taken || !gives_own_memory(group.inputs[i]->def) || !same_layout(group.inputs[i], group.outputs[o]) ||
           !same_points(group, pair))
         continue;
       found.push_back(pair);

@@ -8,7 +8,9 @@
 namespace firesteel {
 
 RunPlan plan_run(const Graph& graph, const TieredProgram& program) {
-  RunPlan plan{graph.clone(), program.tier(), {}, {}, program.cost_before()};
+  const Tier tier = program.tier();
+  const Graph* frozen = tier == Tier::Aten ? nullptr : program.frozen_graph();
+  RunPlan plan{(frozen ? *frozen : graph).clone(), tier, {}, {}, program.cost_before()};
   ProgramCosts costs = program.costs();
   plan.costs = std::move(costs.nodes);
   if (plan.tier == Tier::Aten) return plan;

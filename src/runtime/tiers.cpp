@@ -42,7 +42,7 @@ void check_native_settings() {
 // The weights, and what runs once they have changed too often.
 struct TieredProgram::Frozen {
   FrozenWeights weights;
-  Graph graph;
+  Graph run, graph;
   NativeCode native;
   std::once_flag thawed;
   std::optional<TieredProgram> plain;
@@ -57,9 +57,12 @@ TieredProgram::TieredProgram(const Graph& graph, NativeCode native, bool freeze)
   Graph chosen = graph.clone();
   bool changed = false;
   if (std::optional<FrozenGraph> made = freeze ? firesteel::freeze(graph) : std::nullopt) {
-    frozen_.reset(new Frozen{FrozenWeights(made->prepare, std::move(made->weights)), graph.clone(), native, {}, {}});
-    for (Input& input : frozen_->graph.inputs) input.captured.reset();  // others hold the weights
-    chosen = std::move(made->run);
+    chosen = made->run.clone();
+    frozen_.reset(new Frozen{
+        FrozenWeights(made->prepare, std::move(made->weights)), std::move(made->run), graph.clone(), native, {}, {}});
+    for (Graph* kept : {&frozen_->run, &frozen_->graph}) {
+      for (Input& input : kept->inputs) input.captured.reset();  // others hold the weights
+    }
     changed = true;
   }
   changed = prepare_for_native(chosen) || changed;
@@ -99,6 +102,8 @@ ProgramCosts TieredProgram::costs() const {
   if (state == State::Waiting) return {};
   return state == State::Native ? native_->costs() : aten_.costs();
 }
+
+const Graph* TieredProgram::frozen_graph() const { return frozen_ ? &frozen_->run : nullptr; }
 
 RunCost TieredProgram::cost_before() const {
   RunCost sum;

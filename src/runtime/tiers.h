@@ -51,6 +51,8 @@ class TieredProgram {
   // Of the program that the tier names; empty while its code is awaited. `before`: by ATen, until code was there.
   ProgramCosts costs() const;
   RunCost cost_before() const;
+  // What native code was made of where it takes prepared weights; null: the graph itself.
+  const Graph* frozen_graph() const;
 
  private:
   using State = Tier;

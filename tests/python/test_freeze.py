@@ -307,3 +307,13 @@ def test_weights_that_become_inference_tensors():
 def test_bad_options(options, error, text):
     with pytest.raises(error, match=text):
         firesteel.compile(lambda x: x, **options)
+
+
+def test_a_report_shows_what_runs(tmp_path):
+    model = Block(16).eval()
+    compiled = frozen(model)
+    with torch.no_grad():
+        compiled(torch.randn(2, 16, 9, 9))
+    page = firesteel.report(str(tmp_path / "report.html"))
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "mkldnn._convolution_pointwise" in text, page
