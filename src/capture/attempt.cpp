@@ -93,9 +93,9 @@ void collect_tensors(Capture& capture, PyObject* value, const Source* source, in
 Attempt::Attempt(const SegmentStart& start, const BackendChoice& backend, long stop_at, bool locate_backward)
     : start_(start),
       backend_(backend),
-      stop_at_(stop_at),
-      code_(fs_frame_code(start.frame)),
-      capture(std::string(python::text_of(code_->co_name))) {
+      level_(start.frames.size() - 1),
+      capture(std::string(python::text_of(fs_frame_code(start.frame())->co_name))) {
+  capture.stop_at = stop_at;
   backward.locate = locate_backward;
 }
 
@@ -110,9 +110,10 @@ const Capture::CallMark* Attempt::failed_call() const {
 
 Trace Attempt::run() {
   capture.runs_python_again = !backend_.runs_aten();
-  function_source_ = capture.sources.function(capture.graph.name);
-  capture.admit(start_.function, function_source_);
-  start_.shape ? bind_call() : bind_frame();
+  const PyCodeObject* outermost = fs_frame_code(start_.frames[0].frame);
+  function_source_ = capture.sources.function(std::string(python::text_of(outermost->co_name)));
+  capture.admit(start_.frames.function(), function_source_);
+  start_.shape ? bind_call() : bind_frames();
   if (start_.moving) {
     for (const guards::SourcePath& path : *start_.moving) collect_moving(path);
   }
@@ -141,7 +142,7 @@ Trace Attempt::run() {
 }
 
 void Attempt::bind_call() {
-  parameters_ = bind_parameters(capture, start_.function, *start_.shape);
+  parameters_ = bind_parameters(capture, start_.frames.function(), *start_.shape);
   for (const Parameter& parameter : parameters_) {
     if (parameter.source && parameter.source->kind == AccessKind::Argument) collect(parameter.source);
     if (parameter.source && backend_.spec && backend_.spec->numbers.count(parameter.source->str()))
@@ -154,7 +155,7 @@ void Attempt::collect(const Source* source) { collect_tensors(capture, start_.ar
 
 void Attempt::collect_moving(const guards::SourcePath& path) {
   PyObject* value = nullptr;
-  PyObject* const* roots = start_.shape ? start_.arguments : fs_frame_locals(start_.frame);
+  PyObject* const* roots = start_.shape ? start_.arguments : start_.frames.values();
   guards::SourcePath at = path;
   int64_t open_size = -1;
   if (path.back().kind == AccessKind::Size) {
@@ -167,7 +168,7 @@ void Attempt::collect_moving(const guards::SourcePath& path) {
         step.kind == AccessKind::Argument && start_.shape && step.index >= static_cast<int64_t>(start_.shape->count());
     if (missing || step.lost()) return;
     value = step.kind == AccessKind::Argument   ? roots[step.index]
-            : step.kind == AccessKind::Function ? start_.function
+            : step.kind == AccessKind::Function ? start_.frames.function()
                                                 : guards::follow(step.kind, value, step.key(), step.index);
     if (!value) return;
   }
@@ -233,46 +234,102 @@ void Attempt::open_as_specified(PyObject* object, const Source* source) {
   }
 }
 
-void Attempt::bind_frame() {
-  PyObject** values = fs_frame_locals(start_.frame);
-  const int count = code_->co_nlocalsplus + fs_frame_depth(start_.frame);
-  for (int i = 0; i < count; ++i) {
-    if (values[i]) collect_tensors(capture, values[i], frame_source(i), 0);
+void Attempt::bind_frames() {
+  const LiveFrames& frames = start_.frames;
+  for (size_t level = 1; level < frames.size(); ++level) {
+    PyObject* function = frames[level].function;
+    std::string name(python::text_of(fs_frame_code(frames[level].frame)->co_name));
+    capture.admit(function,
+                  capture.sources.argument(static_cast<int64_t>(frames.function_value(level)), std::move(name)));
+  }
+  for (size_t level = 0; level < frames.size(); ++level) {
+    FsFrame* frame = frames[level].frame;
+    PyObject** values = fs_frame_locals(frame);
+    const int count = fs_frame_code(frame)->co_nlocalsplus + fs_frame_depth(frame);
+    for (int i = 0; i < count; ++i) {
+      if (values[i]) collect_tensors(capture, values[i], frame_source(level, i), 0);
+    }
   }
 }
 
-const Source* Attempt::frame_source(int index) {
-  const bool local = index < code_->co_nlocalsplus;
-  std::string name = local ? std::string(python::text_of(PyTuple_GET_ITEM(code_->co_localsplusnames, index)))
-                           : fmt::format("stack{}", index - code_->co_nlocalsplus);
-  return capture.sources.argument(index, std::move(name));
+const Source* Attempt::frame_source(size_t level, int index) {
+  const PyCodeObject* code = fs_frame_code(start_.frames[level].frame);
+  const bool local = index < code->co_nlocalsplus;
+  std::string name = local ? std::string(python::text_of(PyTuple_GET_ITEM(code->co_localsplusnames, index)))
+                           : fmt::format("stack{}", index - code->co_nlocalsplus);
+  if (level > 0) name = fmt::format("{}.{}", python::text_of(code->co_name), name);
+  return capture.sources.argument(static_cast<int64_t>(start_.frames.first_value(level)) + index, std::move(name));
+}
+
+std::unique_ptr<FrameInterpreter> Attempt::interpreter_for(size_t level) {
+  FsFrame* frame = start_.frames[level].frame;
+  capture.depth = level;
+  const FrameRole role = level + 1 == start_.frames.size() ? FrameRole::First : FrameRole::Waiting;
+  auto interpreter = std::make_unique<FrameInterpreter>(capture, start_.state, frame, role);
+  PyObject** locals = fs_frame_locals(frame);
+  if (start_.shape) {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (parameters_[i].collects) {
+        interpreter->replace_local(i, collect_rest(locals[i], parameters_[i]));
+      } else {
+        interpreter->set_local_source(i, parameters_[i].source);
+      }
+    }
+    return interpreter;
+  }
+  const int count = fs_frame_code(frame)->co_nlocalsplus;
+  for (int i = 0; i < count; ++i) {
+    if (locals[i]) interpreter->set_local_source(i, frame_source(level, i));
+  }
+  for (int i = 0; i < fs_frame_depth(frame); ++i) interpreter->admit_stack(i, frame_source(level, count + i));
+  return interpreter;
+}
+
+void Attempt::refuse_error_from_outside(const KeepThreadState& kept) {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject* error = value;
+  PyErr_Restore(type, value, traceback);
+  if (error == kept.handled() || capture.source_of(error)) capture.stop_for_python_error();
+}
+
+Ending Attempt::run_frames(const KeepThreadState& kept) {
+  interpreter_ = interpreter_for(level_);
+  Ending ending = interpreter_->run();
+  while (level_ > 0 && (ending == Ending::Returned || ending == Ending::Raised)) {
+    if (ending == Ending::Raised) refuse_error_from_outside(kept);
+    // What the frame holds is let go here, and for real only when the whole piece has run.
+    if (interpreter_->may_finalize())
+      capture.stop(BreakReason::Value, "a function's end may be that of an object with a __del__ or weak references");
+    PyRef result = interpreter_->take_result();
+    if (ending == Ending::Returned) interpreter_->drop_values();
+    interpreter_ = nullptr;
+    --level_;
+    interpreter_ = interpreter_for(level_);
+    if (result) interpreter_->resume(capture.adopt(std::move(result)), start_.frames[level_].resume);
+    ending = interpreter_->run(/*throwing=*/ending == Ending::Raised);
+  }
+  return ending;
 }
 
 FunctionResult Attempt::interpret(const std::vector<at::Tensor>& stand_ins) {
   KeepThreadState kept(start_.state);
   CaptureScope scope(capture);
   capture.enter(stand_ins);
-  FrameInterpreter interpreter(capture, start_.state, start_.frame);
-  interpreter.count_instructions(stop_at_);
-  PyObject** locals = fs_frame_locals(start_.frame);
-  if (start_.shape) {
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (parameters_[i].collects) {
-        interpreter.replace_local(i, collect_rest(locals[i], parameters_[i]));
-      } else {
-        interpreter.set_local_source(i, parameters_[i].source);
-      }
+  // Gone before the scope is: what it holds belongs to the capture to the last.
+  struct Drop {
+    Attempt& attempt;
+    ~Drop() {
+      attempt.interpreter_ = nullptr;
+      attempt.capture.stopped.clear();
     }
-  } else {
-    for (int i = 0; i < code_->co_nlocalsplus; ++i) {
-      if (locals[i]) interpreter.set_local_source(i, frame_source(i));
-    }
-    for (int i = 0; i < fs_frame_depth(start_.frame); ++i)
-      interpreter.admit_stack(i, frame_source(code_->co_nlocalsplus + i));
-  }
-  const Ending ending = interpreter.run();
+  } drop{*this};
+  const Ending ending = run_frames(kept);
   if (ending == Ending::Raised) capture.stop_for_python_error();
-  return describe(interpreter, ending, kept);
+  if (capture.stopping) capture.broken.reset();
+  capture.clock = capture.ticks;
+  return describe(ending, kept);
 }
 
 PyRef Attempt::collect_rest(PyObject* container, const Parameter& parameter) {
@@ -299,25 +356,45 @@ PyRef Attempt::collect_rest(PyObject* container, const Parameter& parameter) {
   return capture.made(std::move(copy));
 }
 
-FunctionResult Attempt::describe(FrameInterpreter& interpreter, Ending ending, const KeepThreadState& kept) {
+void Attempt::describe_frames(RecipeMaker& maker) {
+  segment->old_frames = level_ + 1;
+  segment->frames.resize(segment->old_frames);
+  for (size_t level = 0; level < level_; ++level) segment->frames[level].is_kept = true;
+  FrameEnd& here = segment->frames[level_];
+  const std::vector<PyRef>& locals = interpreter_->locals();
+  for (size_t i = 0; i < locals.size(); ++i) {
+    if (!is_kept(level_, i, locals[i].get()))
+      here.locals.emplace_back(static_cast<int32_t>(i), maker.of(locals[i].get()));
+  }
+  for (const PyRef& value : interpreter_->stack()) here.stack.push_back(maker.of(value.get()));
+  here.next = interpreter_->next();
+  here.at = interpreter_->current();
+  for (size_t i = capture.stopped.size(); i-- > 0;) {
+    const StoppedFrame& stopped = capture.stopped[i];
+    FrameEnd& end = segment->frames.emplace_back();
+    end.function = maker.of(stopped.function.get());
+    for (size_t local = 0; local < stopped.locals.size(); ++local)
+      end.locals.emplace_back(static_cast<int32_t>(local), maker.of(stopped.locals[local].get()));
+    for (const PyRef& value : stopped.stack) end.stack.push_back(maker.of(value.get()));
+    end.next = stopped.next;
+    end.at = stopped.at;
+  }
+  segment->end = segment->frames.back().next;
+}
+
+FunctionResult Attempt::describe(Ending ending, const KeepThreadState& kept) {
   segment = std::make_shared<Segment>();
   RecipeMaker maker(capture, segment->book);
   try {
     if (!capture.inference_blocks.empty()) throw NoRecipe{capture.inference_blocks[0], "a block of inference mode"};
     if (ending == Ending::Returned) {
       segment->kind = SegmentKind::Return;
-      result_ = interpreter.take_result();
-      interpreter.drop_values();
+      result_ = interpreter_->take_result();
+      interpreter_->drop_values();
       segment->result = maker.of(result_.get());
     } else {
       segment->kind = SegmentKind::Break;
-      segment->end = interpreter.next();
-      for (size_t i = 0; i < interpreter.locals().size(); ++i) {
-        PyObject* value = interpreter.locals()[i].get();
-        if (is_kept(interpreter, i, value)) continue;
-        segment->locals.emplace_back(static_cast<int32_t>(i), maker.of(value));
-      }
-      for (const PyRef& value : interpreter.stack()) segment->stack.push_back(maker.of(value.get()));
+      describe_frames(maker);
     }
     PyObject* handled = start_.state->exc_info->exc_value;
     if (handled != kept.handled()) segment->handled = maker.of(handled);
@@ -351,11 +428,13 @@ void Attempt::refuse_borrowed_leaf(PyObject* result) {
   }
 }
 
-bool Attempt::is_kept(const FrameInterpreter& interpreter, size_t index, PyObject* value) const {
-  PyObject* before = fs_frame_locals(start_.frame)[index];
-  if (interpreter.is_untouched(index) || value == before) return true;
-  if (const Source* source = value ? capture.number_source(value) : nullptr)
-    return !start_.shape && source->kind == AccessKind::Argument && source->index == static_cast<int64_t>(index);
+bool Attempt::is_kept(size_t level, size_t index, PyObject* value) const {
+  PyObject* before = fs_frame_locals(start_.frames[level].frame)[index];
+  if (interpreter_->is_untouched(index) || value == before) return true;
+  if (const Source* source = value ? capture.number_source(value) : nullptr) {
+    const size_t place = start_.frames.first_value(level) + index;
+    return !start_.shape && source->kind == AccessKind::Argument && source->index == static_cast<int64_t>(place);
+  }
   if (!before || !value || !python::is_tensor(value) || !python::is_tensor(before)) return false;
   const Source* source = capture.tensor_source(value);
   return source && source == capture.source_of(before);

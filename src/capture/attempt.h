@@ -10,6 +10,7 @@
 namespace firesteel::capture {
 
 class KeepThreadState;
+class RecipeMaker;
 
 class Attempt {
  public:
@@ -33,29 +34,36 @@ class Attempt {
   void open_as_marked(PyObject* tensor, const Source* source);
   void open_as_specified(PyObject* tensor, const Source* source);
 
-  // In the middle of a function every local and every value on the stack is an argument.
-  void bind_frame();
-  const Source* frame_source(int index);
+  // In the middle of a function every local and every value on the stack is an argument, in all frames there are.
+  void bind_frames();
+  const Source* frame_source(size_t level, int index);
 
   FunctionResult interpret(const std::vector<at::Tensor>& stand_ins);
+  // The frame the capture starts with, or one that waited for the frame above it.
+  std::unique_ptr<FrameInterpreter> interpreter_for(size_t level);
+  // Follows the frames from the innermost on, to the outermost's end or where the piece ends.
+  Ending run_frames(const KeepThreadState& kept);
+  // One that was there before leaves a frame for real: its traceback grows by that.
+  void refuse_error_from_outside(const KeepThreadState& kept);
 
   // `*args` and `**kwargs` are made anew at every call; what they hold are arguments. The frame keeps its own dict, for
   // the next attempt or a run as it is: what is made during a capture may be changed without a trace.
   PyRef collect_rest(PyObject* container, const Parameter& parameter);
 
   // Recipes for all that the segment leaves behind. The tensors they need are the trace's results.
-  FunctionResult describe(FrameInterpreter& interpreter, Ending ending, const KeepThreadState& kept);
+  FunctionResult describe(Ending ending, const KeepThreadState& kept);
+  void describe_frames(RecipeMaker& maker);
 
   // A leaf in the memory of another tensor, or a view of one, that outlives the graph: ends before it became one.
   void refuse_borrowed_leaf(PyObject* result);
 
   // A local that still holds what the frame holds needs no recipe.
-  bool is_kept(const FrameInterpreter& interpreter, size_t index, PyObject* value) const;
+  bool is_kept(size_t level, size_t index, PyObject* value) const;
 
   const BackendChoice& backend_;
-  long stop_at_;
-  PyCodeObject* code_;
   const Source* function_source_ = nullptr;
+  std::unique_ptr<FrameInterpreter> interpreter_;  // of the frame at `level_`
+  size_t level_ = 0;
   std::vector<Parameter> parameters_;
   PyRef result_;
 

@@ -81,7 +81,7 @@ PyRef run_as_it_is(Capture& capture, PyObject* callable, const CallArgs& args, b
   return capture.admit(result.get(), capture.sources.kept(result.get(), name_of(callable) + "(…)"));
 }
 
-PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args) {
+PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args, bool tail) {
   if (capture.depth > kDeepest) capture.stop(BreakReason::Depth, std::to_string(kDeepest));
   auto* function = reinterpret_cast<PyFunctionObject*>(callable);
   if (runs_as_it_is(function)) return run_as_it_is(capture, callable, args, false);
@@ -89,6 +89,7 @@ PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args
   guard_defaults(capture, function);
   // The hook takes the frame that this makes.
   capture.expected = callable;
+  const Tail passed(capture, tail);
   PyRef result = args.call(callable);
   return capture.adopt(std::move(result));
 }
@@ -103,7 +104,7 @@ PyRef call_with_self(Capture& capture, PyObject* callable, PyObject* self, CallA
 }
 
 PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject* maker);
-PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args);
+PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args, bool tail = false);
 
 // What the slots of C classes do, called by their names: `super().__setattr__(…)`, `dict.__getitem__(d, k)`.
 PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::string_view name, CallArgs& args) {
@@ -226,13 +227,14 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject*
   return capture.made(args.call(maker));
 }
 
-PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args) {
+PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args, bool tail) {
   break_for_disabled_class(capture, Py_TYPE(callable));
   PyRef name = interned("__call__");
   PyObject* found = _PyType_Lookup(Py_TYPE(callable), name.get());
   if (found && PyFunction_Check(found)) {
     capture.guard_class_attribute(Py_TYPE(callable), name.get(), found);
     capture.admit(found, capture.sources.pinned(found, fmt::format("{}.__call__", Py_TYPE(callable)->tp_name)));
+    capture.tail = tail;
     return call_with_self(capture, found, callable, std::move(args));
   }
   if (found && is_python_class(Py_TYPE(callable))) {
@@ -403,6 +405,7 @@ struct CallDepth {
 PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (capture.concrete) return call_for_real(callable, args);
   CallDepth depth;
+  const bool tail = std::exchange(capture.tail, false);
   if (PyObject* followed = array_function(callable, args)) {
     capture.admit(followed, capture.sources.pinned(followed, name_of(callable)));
     return call(capture, followed, std::move(args));
@@ -426,14 +429,16 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   }
   if (is_autograd_apply(callable) && !args.values.empty() && PyType_Check(args[0]))
     return call_autograd_function(capture, callable, std::move(args));
-  if (PyFunction_Check(callable)) return inline_function(capture, callable, args);
+  if (PyFunction_Check(callable)) return inline_function(capture, callable, args, tail);
   if (PyMethod_Check(callable)) {
+    capture.tail = tail;
     return call_with_self(capture, PyMethod_GET_FUNCTION(callable), PyMethod_GET_SELF(callable), std::move(args));
   }
   if (marked_callable(callable)) return call_marked_function(capture, callable, std::move(args));
   if (PyObject* function = compiled_callable(callable)) {
     capture.admit(function, capture.sources.pinned(function, name_of(function)));
     const WholeStretch whole(capture, region_of(callable)->is_whole());
+    capture.tail = tail && !region_of(callable)->is_whole();
     return call(capture, function, std::move(args));
   }
   if (PyRef method = unbound_method(callable)) {
@@ -482,7 +487,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (is_cached_function(callable)) return call_cached(capture, callable, std::move(args));
   if (PyType_Check(callable)) return instantiate(capture, callable, std::move(args), nullptr);
   if (PyRef number = call_numpy_function(capture, callable, args)) return number;
-  return call_instance(capture, callable, std::move(args));
+  return call_instance(capture, callable, std::move(args), tail);
 }
 
 }  // namespace firesteel::capture

@@ -64,7 +64,8 @@ Break Capture::break_here(BreakReason reason, std::string detail) {
   python::ErrorAside aside;
   Suspended suspended(*this);  // reading the user's line from its file is none of the program's doing
   // A library's function runs as it is when it is called by itself: the break is that of the call.
-  found.depth = depth > 1 && called && is_library(called) ? 1 : depth;
+  chain_at_break = chain;
+  found.depth = depth > chain && called && is_library(called) ? chain : depth;
   found.in_whole_stretch = whole_stretches > 0;
   found.is_error = found.in_whole_stretch || guards::break_policy() == guards::BreakPolicy::Error;
   add_place(found);

@@ -13,6 +13,7 @@
 #include "aot/trace.h"
 #include "capture/break_reasons.h"
 #include "capture/journal.h"
+#include "capture/live_frames.h"
 #include "capture/story.h"
 #include "graph/graph.h"
 #include "guards/guard_program.h"
@@ -168,7 +169,7 @@ class Capture {
   bool is_made(PyObject* object) const { return !source_of(object); }
   // Neither found at a source nor known to be made inside: C code has reached it by itself.
   bool is_unknown(PyObject* object) const { return !source_of(object) && !births_.count(object); }
-  // The instruction of the outer frame, counted from the segment's start, that made the object; -1: unknown.
+  // The instruction, as `clock` counts them, that made the object; -1: unknown.
   long birth_of(PyObject* object) const;
 
   // ---- calls that become nodes (torch_calls.cpp)
@@ -208,7 +209,7 @@ class Capture {
   PyRef interrupt;                            // the exception that ended the capture as itself
   std::optional<Break> broken;                // set while a break passes through CPython's frames
   size_t depth = 0;
-  PyCodeObject* called = nullptr;  // of the last function that the outer frame has called
+  PyCodeObject* called = nullptr;  // of the last function that the frames of `chain` have called
   Journal journal;
   // What was appended to a deque from outside, as long as nothing else was done to it.
   std::unordered_map<PyObject*, std::optional<std::vector<PyRef>>> appended;
@@ -226,7 +227,7 @@ class Capture {
   };
   bool marks_calls = false;
   std::vector<CallMark> call_marks;
-  long clock = 0;                                          // instructions of the outer frame so far
+  long clock = 0;                                          // the number of the last instruction that has begun
   bool runs_python_again = false;                          // the backend calls opaque functions at every call
   bool calls_leaf = false;                                 // the graph runs call by call, whatever the backend
   bool ran_opaque_python = false;                          // a nonstrict function may capture tensors, unguarded
@@ -322,6 +323,19 @@ class Capture {
   std::vector<PyRef> held_;
   size_t cached_count_ = 0;  // of this attempt
   int nesting_ = 0;
+
+ public:
+  // ---- where it may end: in the frames it starts with, and in those of functions that their instructions call
+  bool nests = false;                 // the latter, too
+  size_t chain = 0;                   // how many such frames there are now, the outermost
+  size_t chain_at_break = 0;          // there were
+  long ticks = 0;                     // their instructions so far
+  long stop_at = -1;                  // ends before that one; -1: never
+  std::vector<long> running;          // the one that runs: of the frame it started with, and of each that was entered
+  bool tail = false;                  // what comes next is all that such an instruction still does: a call
+  bool entered = false;               // one of those functions was called
+  bool stopping = false;              // it ends: the frames are left as they are
+  std::vector<StoppedFrame> stopped;  // those that were entered, the innermost first
 };
 
 // While one lives, Python that C code runs is not interpreted.
@@ -331,6 +345,18 @@ class Suspended {
   ~Suspended() { --capture_.suspended; }
   Suspended(const Suspended&) = delete;
   Suspended& operator=(const Suspended&) = delete;
+
+ private:
+  Capture& capture_;
+};
+
+// What comes next is all that an instruction still does, or is not: no longer than this lives.
+class Tail {
+ public:
+  Tail(Capture& capture, bool tail) : capture_(capture) { capture_.tail = tail; }
+  ~Tail() { capture_.tail = false; }
+  Tail(const Tail&) = delete;
+  Tail& operator=(const Tail&) = delete;
 
  private:
   Capture& capture_;

@@ -150,6 +150,9 @@ void bind_controls(nb::module_& module) {
         return lie_apart(python::unpack(one.ptr()), python::unpack(other.ptr()));
       },
       nb::arg("one"), nb::arg("other"));
+  module.def(
+      "_follow_inner_breaks", [](bool follow) { return std::exchange(follows_inner_breaks(), follow); },
+      nb::arg("follow"), "Whether a break inside a function that was inlined ends the piece there, or at the call.");
   module.def("_follows_arrays", [] { return array_type() != nullptr; });
   module.def("_forget_custom_forms", &forget_custom_forms);
   module.def("_reset", &Region::reset_all, "Forgets all that was compiled.");

@@ -5,10 +5,8 @@
 #include <array>
 #include <unordered_set>
 
-#include <fmt/format.h>
-
 #include "capture/callables.h"
-#include "capture/frame_hook.h"
+#include "capture/exception_table.h"
 #include "capture/oracle.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -100,8 +98,8 @@ bool may_be_finalized(const Capture& capture, PyObject* object, int depth = 0) {
 
 }  // namespace
 
-FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFrame* frame)
-    : capture_(capture), state_(state), frame_(frame), code_(fs_frame_code(frame)) {
+FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFrame* frame, FrameRole role)
+    : capture_(capture), state_(state), frame_(frame), code_(fs_frame_code(frame)), role_(role) {
   bytes_ = python::checked(PyCode_GetCode(code_));  // without the interpreter's own specialisations
   instructions_ = reinterpret_cast<const Instruction*>(PyBytes_AS_STRING(bytes_.get()));
   next_ = fs_frame_next(frame);
@@ -121,8 +119,17 @@ FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFra
     for (int i = 0; i < depth; ++i) Py_CLEAR(given[locals + i]);  // one that is popped must be gone, too
     fs_frame_set_depth(frame, 0);
   }
-  python::check(fs_frame_link(state, frame, &link_) == 0);
-  if (++capture_.depth == 2) capture_.called = code_;
+  if (role == FrameRole::Waiting)
+    shown_ = fs_frame_show(state, frame);
+  else
+    python::check(fs_frame_link(state, frame, &link_) == 0);
+  ++capture_.depth;
+  if (role == FrameRole::Entered) {
+    level_ = capture_.running.size();
+    capture_.entered = true;
+  }
+  if (role != FrameRole::Passing) capture_.chain = capture_.depth;
+  if (capture_.depth == capture_.chain + 1) capture_.called = code_;
   if (!capture_.concrete) remember_closure();
 }
 
@@ -132,7 +139,11 @@ FrameInterpreter::~FrameInterpreter() {
   stack_.clear();
   locals_.clear();
   --capture_.depth;
-  fs_frame_unlink(state_, frame_, &link_);
+  if (role_ != FrameRole::Passing) capture_.chain = capture_.depth;
+  if (role_ == FrameRole::Waiting)
+    fs_frame_show(state_, shown_);
+  else
+    fs_frame_unlink(state_, frame_, &link_);
 }
 
 // Variables of outer functions are reached through the function's own closure: a function of the same code that was
@@ -158,9 +169,30 @@ Ending FrameInterpreter::run(bool throwing) {
   return loop(-1, false);
 }
 
+void FrameInterpreter::resume(PyRef value, int next) {
+  push(std::move(value));
+  next_ = next;
+}
+
+Ending FrameInterpreter::raise() { return unwind() ? Ending::Stopped : Ending::Raised; }
+
+bool FrameInterpreter::may_finalize() const {
+  auto ends = [&](const PyRef& value) { return value && may_be_finalized(capture_, value.get()); };
+  return std::any_of(locals_.begin(), locals_.end(), ends) || std::any_of(stack_.begin(), stack_.end(), ends);
+}
+
+StoppedFrame FrameInterpreter::take_stopped() {
+  return {PyRef::borrow(fs_frame_function(frame_)), code_, std::move(locals_), std::move(stack_), next_, current_};
+}
+
 Ending FrameInterpreter::loop(int end, bool once) {
+  const bool counts = role_ != FrameRole::Passing;
   while (now_ == State::Runs) {
-    if (counts_ && capture_.clock == stop_at_) return Ending::Stopped;
+    if (counts) {
+      if (capture_.ticks == capture_.stop_at) return Ending::Stopped;
+      capture_.running.resize(level_ + 1);
+      capture_.running[level_] = capture_.clock = capture_.ticks++;
+    }
     bool failed = false;
     try {
       step();
@@ -173,13 +205,13 @@ Ending FrameInterpreter::loop(int end, bool once) {
     // Code that C code called may have broken the capture; nobody gets to see the error that carried it here.
     if (capture_.broken) {
       PyErr_Clear();
+      if (capture_.stopping) return Ending::Stopped;  // in a frame that this one has called
       throw *std::exchange(capture_.broken, std::nullopt);
     }
     if (failed) {
       if (!capture_.concrete) capture_.stop_for_own_error();
       if (!unwind()) return Ending::Raised;
     }
-    if (counts_) ++capture_.clock;
     if ((once || next_ == end) && now_ == State::Runs) return Ending::Stopped;
   }
   return now_ == State::Returned ? Ending::Returned : Ending::Yielded;
@@ -228,37 +260,6 @@ void FrameInterpreter::step_one() {
   (this->*row.handler)(arg);
 }
 
-namespace {
-
-// The exception table: start, size, handler, depth and whether the instruction is pushed, as 6-bit groups.
-struct TableReader {
-  const unsigned char *at, *end;
-  int number() {
-    int value = *at & 63;
-    while (*at & 64) value = (value << 6) | (*++at & 63);
-    ++at;
-    return value;
-  }
-};
-
-struct ExceptionHandler {
-  int target = -1, depth = 0;
-  bool pushes_instruction = false;
-};
-
-ExceptionHandler find_handler(PyCodeObject* code, int instruction) {
-  auto* bytes = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(code->co_exceptiontable));
-  TableReader reader{bytes, bytes + PyBytes_GET_SIZE(code->co_exceptiontable)};
-  while (reader.at < reader.end) {
-    const int start = reader.number(), size = reader.number(), target = reader.number(), packed = reader.number();
-    if (start > instruction) break;
-    if (instruction < start + size) return {target, packed >> 1, (packed & 1) != 0};
-  }
-  return {};
-}
-
-}  // namespace
-
 // Who looks at the locals of a frame in a traceback takes it for granted that its first instruction put them there.
 void FrameInterpreter::show_free_variables() {
   PyObject* function = fs_frame_function(frame_);
@@ -279,7 +280,8 @@ void hide_free_variables(FsFrame* frame) {
 bool FrameInterpreter::unwind() {
   const ExceptionHandler found = find_handler(code_, current_);
   // What the outer frame holds at its end is compared with what it held: it gets them only where it ends here.
-  if (!counts_ || found.target < 0) show_free_variables();
+  const bool starts = role_ == FrameRole::First || role_ == FrameRole::Waiting;
+  if (!starts || found.target < 0) show_free_variables();
   if (!std::exchange(reraises_, false)) {
     PyRef frame = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(state_)));
     if (frame) PyTraceBack_Here(reinterpret_cast<PyFrameObject*>(frame.get()));
@@ -377,113 +379,6 @@ void name_error(PyObject* name, PyObject* object) {
   if (object && PyObject_SetAttrString(value, "obj", object) != 0) PyErr_Clear();
   PyErr_Restore(type, value, traceback);
   python::throw_python_error();
-}
-
-namespace {
-
-// Arguments of a function that C code calls: an object that capture has not seen may have existed before, and what is
-// done to it would go unnoticed.
-void look_at_arguments(Capture& capture, FsFrame* frame) {
-  PyCodeObject* code = fs_frame_code(frame);
-  const int count = code->co_argcount + code->co_kwonlyargcount;
-  for (int i = 0; i < count; ++i) {
-    PyObject* value = fs_frame_locals(frame)[i];
-    if (!value || PyTuple_Check(value) || PyType_Check(value) || PyExceptionInstance_Check(value)) continue;
-    if (is_guardable_constant(value) || !is_python_class(Py_TYPE(value)) || !capture.is_unknown(value)) continue;
-    const bool being_made = std::any_of(capture.instantiating.begin(), capture.instantiating.end(),
-                                        [&](PyTypeObject* type) { return PyObject_TypeCheck(value, type); });
-    if (!being_made)
-      capture.stop(BreakReason::Origin, fmt::format("a {} that C code passes on", Py_TYPE(value)->tp_name));
-    capture.made(PyRef::borrow(value));
-  }
-}
-
-}  // namespace
-
-namespace {
-
-// A tensor's hash is its address: two stand-ins are the same where the tensors are, which is all a set can tell.
-bool is_tensor_hash(PyCodeObject* code) {
-  static PyObject* own = [] {
-    PyRef torch = python::checked(PyImport_ImportModule("torch"));
-    PyRef type = python::checked(PyObject_GetAttrString(torch.get(), "Tensor"));
-    PyRef hash = python::checked(PyObject_GetAttrString(type.get(), "__hash__"));
-    return python::checked(PyObject_GetAttrString(hash.get(), "__code__")).release();
-  }();
-  return reinterpret_cast<PyObject*>(code) == own;
-}
-
-}  // namespace
-
-namespace {
-
-// While a module's forward() is followed, what is recorded belongs to that module.
-class ModuleScope {
- public:
-  ModuleScope(Capture& capture, FsFrame* frame) : capture_(capture) {
-    const PyCodeObject* code = fs_frame_code(frame);
-    PyObject* self = code->co_argcount > 0 ? fs_frame_locals(frame)[0] : nullptr;
-    if (!self || python::text_of(code->co_name) != "forward" || !is_nn_module(self)) return;
-    const Source* source = capture.source_of(self);
-    capture.modules.push_back(source ? source->str() : Py_TYPE(self)->tp_name);
-    entered_ = true;
-  }
-  ~ModuleScope() {
-    if (entered_) capture_.modules.pop_back();
-  }
-  ModuleScope(const ModuleScope&) = delete;
-  ModuleScope& operator=(const ModuleScope&) = delete;
-
- private:
-  Capture& capture_;
-  bool entered_ = false;
-};
-
-}  // namespace
-
-PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* frame, int throwing) noexcept {
-  PyRef result;
-  PyObject* generator = fs_frame_generator(frame);
-  try {
-    if (capture.broken) throw *capture.broken;  // nothing runs any more
-    const std::string_view name = python::text_of(fs_frame_code(frame)->co_name);
-    if (fs_is_monitored(state)) capture.stop(BreakReason::Monitored, std::string(name));
-    constexpr int kAsync = CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
-    if (fs_frame_code(frame)->co_flags & kAsync) capture.stop(BreakReason::Generator, std::string(name));
-    if (!generator && (fs_frame_code(frame)->co_flags & CO_GENERATOR)) return run_frame(state, frame);
-    if (is_tensor_hash(fs_frame_code(frame))) return run_frame(state, frame);
-    if (!generator && !fs_frame_is_fresh(state, frame)) capture.stop(BreakReason::Monitored, std::string(name));
-    if (generator && !capture.is_made(generator)) stop_at_iterator(capture, generator);
-    const bool expected = std::exchange(capture.expected, nullptr) == fs_frame_function(frame);
-    if (!expected && !generator) look_at_arguments(capture, frame);
-    const ModuleScope in_module(capture, frame);
-    FrameInterpreter interpreter(capture, state, frame);
-    switch (interpreter.run(throwing != 0)) {
-      case Ending::Returned:
-        result = interpreter.take_result();
-        if (!expected) capture.settle_deep(result.get());  // C code gets it, and may look at it
-        break;
-      case Ending::Yielded:
-        result = interpreter.take_result();
-        capture.settle_deep(result.get());
-        interpreter.store();
-        fs_generator_suspend(generator);
-        return result.release();
-      case Ending::Raised:
-      case Ending::Stopped:
-        break;
-    }
-  } catch (const Break& found) {
-    capture.broken = found;
-  } catch (...) {
-    python::set_python_error_or_runtime_error(std::current_exception());
-  }
-  // A break crosses CPython's frames as an error that nobody sees; closing a generator takes only this one in silence.
-  if (capture.broken && generator && throwing) PyErr_Clear();
-  if (capture.broken && !PyErr_Occurred()) {
-    PyErr_SetString(generator && throwing ? PyExc_GeneratorExit : PyExc_RuntimeError, "the capture was given up");
-  }
-  return fs_frame_finish(state, frame, result.release());
 }
 
 }  // namespace firesteel::capture

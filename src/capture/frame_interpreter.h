@@ -20,9 +20,17 @@ enum class Ending {
   Stopped,  // at the instruction that was asked for
 };
 
+// What a frame is to the capture. It may end in the frames that start with it, and in those that their calls enter.
+enum class FrameRole {
+  Passing,  // it runs to its end
+  First,    // the capture starts with it
+  Waiting,  // the same; it waited for another frame, and is on the thread's stack already
+  Entered,  // called by one of these
+};
+
 class FrameInterpreter {
  public:
-  FrameInterpreter(Capture& capture, PyThreadState* state, FsFrame* frame);
+  FrameInterpreter(Capture& capture, PyThreadState* state, FsFrame* frame, FrameRole role = FrameRole::Passing);
   ~FrameInterpreter();
   FrameInterpreter(const FrameInterpreter&) = delete;
   FrameInterpreter& operator=(const FrameInterpreter&) = delete;
@@ -34,23 +42,25 @@ class FrameInterpreter {
   // Another value for a local, in this capture only.
   void replace_local(size_t index, PyRef value) { locals_[index] = std::move(value); }
 
-  // This is the frame whose instructions are counted: stops before number `stop_at`; -1: never.
-  void count_instructions(long stop_at) {
-    counts_ = true;
-    stop_at_ = stop_at;
-  }
-
   // Throws a Break. `throwing`: an exception is raised where the frame stands.
   Ending run(bool throwing = false);
   // Runs until `end` is next, at least one instruction; or just one.
   Ending run_to(int end) { return loop(end, false); }
   Ending run_one() { return loop(-1, true); }
+  // The frame it waited for has given a value, or raised the error that is set. It does not run yet.
+  void resume(PyRef value, int next);
+  Ending raise();
   PyRef take_result() { return std::move(result_); }
 
   const std::vector<PyRef>& locals() const { return locals_; }
   const std::vector<PyRef>& stack() const { return stack_; }
   bool is_untouched(size_t local) const { return local_sources_[local] != nullptr; }
   int next() const { return next_; }
+  int current() const { return current_; }
+  // Whether its end may be the end of an object from outside that has a __del__ or is asked after.
+  bool may_finalize() const;
+  // What it holds, taken out of it: the capture ends here.
+  StoppedFrame take_stopped();
 
   // Drops what the frame still holds, as its end does: finalizers run, and belong to the capture.
   void drop_values();
@@ -121,10 +131,11 @@ class FrameInterpreter {
   std::vector<const Source*> local_sources_;
   PyRef keywords_;  // KW_NAMES for the next CALL
   PyRef result_;
-  bool counts_ = false;
-  long stop_at_ = -1;
   bool reraises_ = false;  // the error that is set keeps its traceback
   enum class State { Runs, Returned, Yielded } now_ = State::Runs;
+  const FrameRole role_;
+  size_t level_ = 0;          // among the frames whose instructions are counted: 0 for those the capture starts with
+  FsFrame* shown_ = nullptr;  // what was the top of the thread's stack in place of a frame that waited
 };
 
 // A traceback may have needed them in a frame that has not run yet; its first instruction puts them there itself.

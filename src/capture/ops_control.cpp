@@ -4,6 +4,7 @@
 #include "aot/value_ranges.h"
 #include "capture/callables.h"
 #include "capture/cpython/opcodes.h"
+#include "capture/exception_table.h"
 #include "capture/frame_interpreter.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -89,6 +90,7 @@ void FrameInterpreter::plain_call(int arg) {
     push(make_super());
     return;
   }
+  capture_.tail = role_ != FrameRole::Passing && !is_in_try(code_, bytes_.get(), current_);
   push(call(capture_, callable.get(), std::move(args)));
 }
 
@@ -144,6 +146,7 @@ void FrameInterpreter::call_function_ex(int arg) {
       args.values.push_back(capture_.adopt(PyRef::borrow(value)));
     if (PyTuple_GET_SIZE(args.keywords.get()) == 0) args.keywords = {};
   }
+  capture_.tail = role_ != FrameRole::Passing && !is_in_try(code_, bytes_.get(), current_);
   push(call(capture_, callable.get(), std::move(args)));
 }
 

@@ -110,15 +110,21 @@ Pieces::~Pieces() {
   everyones().erase(this);
 }
 
-Pieces::Bucket& Pieces::bucket(PyCodeObject* code, int next) {
-  auto [found, is_new] = buckets_.try_emplace(Place{code, next});
-  if (is_new && !codes_.count(code)) {
-    auto held = std::make_unique<guards::Holdings>();
-    held->hold(reinterpret_cast<PyObject*>(code));
-    held->on_death(self_, [this, code] { forget_code(code); });
-    codes_.emplace(code, std::move(held));
-  }
-  return found->second;
+Pieces::Bucket& Pieces::bucket(const Place& place) {
+  auto [found, is_new] = buckets_.try_emplace(place);
+  if (!is_new) return found->second;
+  Bucket& made = found->second;
+  hold_code(place.here.code);
+  for (const CodePlace& at : place.waiting) hold_code(at.code);
+  return made;
+}
+
+void Pieces::hold_code(PyCodeObject* code) {
+  if (codes_.count(code)) return;
+  auto held = std::make_unique<guards::Holdings>();
+  held->hold(reinterpret_cast<PyObject*>(code));
+  held->on_death(self_, [this, code] { forget_code(code); });
+  codes_.emplace(code, std::move(held));
 }
 
 void Pieces::watch(Segment& segment) {
@@ -154,7 +160,7 @@ void Pieces::forget(const Segment* lost) {
 void Pieces::forget_code(PyCodeObject* code) {
   std::vector<Bucket> lost;
   for (auto at = buckets_.begin(); at != buckets_.end();) {
-    if (at->first.code != code) {
+    if (!at->first.is_in(code)) {
       ++at;
       continue;
     }
@@ -203,21 +209,22 @@ std::shared_ptr<Segment> Pieces::find_call(PyCodeObject* code, Bucket& bucket, P
            segment.matches(values.raw, function, slots);
   };
   if (auto found = take(bucket, fits)) return found;
-  return borrow({code, 0}, bucket, fits);
+  return borrow({{code, 0}}, bucket, fits);
 }
 
-std::shared_ptr<Segment> Pieces::find_rest(Bucket& bucket, PyObject* function, FsFrame* frame, Slots& slots) {
+std::shared_ptr<Segment> Pieces::find_rest(const Place& place, Bucket& bucket, LiveFrames& frames, Slots& slots) {
   const guards::Ambient ambient = guards::Ambient::current();
+  PyObject* const* values = frames.values();
   auto fits = [&](const Segment& segment) {
     return segment.kind == SegmentKind::Concrete ||
-           (segment.ambient == ambient && segment.matches(fs_frame_locals(frame), function, slots));
+           (segment.ambient == ambient && segment.matches(values, frames.function(), slots));
   };
   if (auto found = take(bucket, fits)) return found;
-  return borrow({fs_frame_code(frame), fs_frame_next(frame)}, bucket, fits);
+  return borrow(place, bucket, fits);
 }
 
-void Pieces::note_moving(PyCodeObject* code, int next, PyObject* function, const CallValues& values) {
-  Bucket& bucket = this->bucket(code, next);
+void Pieces::note_moving(const Place& place, PyObject* function, const CallValues& values) {
+  Bucket& bucket = this->bucket(place);
   auto learn = [&](const Segment& segment, bool is_own) {
     if (segment.kind == SegmentKind::Concrete || segment.holdings.dead() || !passes_alike(segment, values)) return;
     guards::GuardProgram::Moved moved = segment.guards->moved(values.raw, function);
@@ -237,14 +244,14 @@ void Pieces::note_moving(PyCodeObject* code, int next, PyObject* function, const
   if (making_.sizes != SizePolicy::None) {
     const size_t keywords = values.keywords ? static_cast<size_t>(PyTuple_GET_SIZE(values.keywords)) : 0;
     // In the middle of a function the values are the frame's, of which the path names one that was there.
-    const size_t count = next == 0 ? values.positional + keywords : SIZE_MAX;
+    const size_t count = place.starts_call() ? values.positional + keywords : SIZE_MAX;
     for (const guards::GuardProgram::LostTensor& tensor : std::exchange(bucket.lost, {}))
       bucket.add_other_sizes(tensor, follow_path(tensor.path, values.raw, count, function));
   }
   if (making_.isolated || !bucket.held.empty()) return;
   for (Pieces* other : everyones()) {
     if (other == this || !making_.shares_with(other->making_)) continue;
-    auto theirs = other->buckets_.find({code, next});
+    auto theirs = other->buckets_.find(place);
     if (theirs == other->buckets_.end()) continue;
     for (const Held& piece : theirs->second.held) learn(*piece.segment, false);
   }
@@ -266,7 +273,7 @@ std::vector<std::shared_ptr<Segment>> Pieces::all() const {
   std::vector<std::shared_ptr<Segment>> all;
   for (bool starts : {true, false}) {
     for (const auto& [place, found] : buckets_) {
-      if ((place.next == 0) != starts) continue;
+      if (place.starts_call() != starts) continue;
       for (const Held& piece : found.held) all.push_back(piece.segment);
     }
   }

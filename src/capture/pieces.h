@@ -57,17 +57,17 @@ class Pieces {
   Pieces(const Pieces&) = delete;
   Pieces& operator=(const Pieces&) = delete;
 
-  // Where a frame of the code goes on at instruction `next`; 0: where a call starts. It stays where it is.
-  Bucket& bucket(PyCodeObject* code, int next);
+  // It stays where it is.
+  Bucket& bucket(const Place& place);
   void add(Bucket& bucket, std::shared_ptr<Segment> segment);
 
   // The piece that fits, of this region or, failing that, of another; it is the bucket's first then.
   std::shared_ptr<Segment> find_call(PyCodeObject* code, Bucket& bucket, PyObject* function, const CallValues& values,
                                      Slots& slots);
-  std::shared_ptr<Segment> find_rest(Bucket& bucket, PyObject* function, FsFrame* frame, Slots& slots);
+  std::shared_ptr<Segment> find_rest(const Place& place, Bucket& bucket, LiveFrames& frames, Slots& slots);
 
   // Learns from a miss which tensors and numbers change from call to call, and from region to region.
-  void note_moving(PyCodeObject* code, int next, PyObject* function, const CallValues& values);
+  void note_moving(const Place& place, PyObject* function, const CallValues& values);
   // Why the newest piece did not serve. `plainly`: no value's own __repr__ is run.
   static std::string explain_miss(const Bucket& bucket, PyObject* function, const CallValues& values,
                                   bool plainly = false);
@@ -78,14 +78,14 @@ class Pieces {
   void clear();
 
  private:
-  struct Place {
-    PyCodeObject* code;
-    int next;
-    bool operator==(const Place&) const = default;
-  };
   struct Hash {
     size_t operator()(const Place& place) const {
-      return reinterpret_cast<size_t>(place.code) * 31 + static_cast<size_t>(place.next);
+      auto hash_of = [](const CodePlace& at) {
+        return reinterpret_cast<size_t>(at.code) * 31 + static_cast<size_t>(at.next);
+      };
+      size_t hash = hash_of(place.here);
+      for (const CodePlace& at : place.waiting) hash = hash * 31 + hash_of(at);
+      return hash;
     }
   };
 
@@ -98,6 +98,7 @@ class Pieces {
   void watch(Segment& segment);
   // An object that a piece looked at is gone: so is the piece.
   void forget(const Segment* segment);
+  void hold_code(PyCodeObject* code);
   // A function's code is gone, and all of its pieces.
   void forget_code(PyCodeObject* code);
 

@@ -9,31 +9,19 @@
 #include "capture/allowance.h"
 #include "capture/callables.h"
 #include "capture/counters.h"
+#include "capture/driving.h"
 #include "capture/events.h"
 #include "capture/frame_hook.h"
-#include "capture/frame_interpreter.h"
 #include "capture/marks.h"
 #include "capture/stance.h"
 #include "python/constants.h"
 #include "python/errors.h"
-#include "python/tensor_objects.h"
 #include "python/user_frames.h"
 
 namespace firesteel::capture {
 namespace {
 
 thread_local Region* t_region = nullptr;
-
-class RegionScope {
- public:
-  explicit RegionScope(Region* region) : outer_(std::exchange(t_region, region)) {}
-  ~RegionScope() { t_region = outer_; }
-  RegionScope(const RegionScope&) = delete;
-  RegionScope& operator=(const RegionScope&) = delete;
-
- private:
-  Region* outer_;
-};
 
 // All there are; guarded by the GIL.
 std::unordered_set<Region*>& all_regions() {
@@ -76,13 +64,6 @@ void raise_break(const Break& found) {
   }
 }
 
-// Ends the frame with the C++ exception at hand as its Python error.
-PyObject* finish_with_error(PyThreadState* state, FsFrame* frame) {
-  python::set_python_error_or_runtime_error(std::current_exception());
-  tell_error(fs_frame_code(frame));
-  return fs_frame_finish(state, frame, nullptr);
-}
-
 // What the program wants to run as it is, torch's own, and what Firesteel has a rule for.
 bool runs_as_it_is(PyObject* callable, PyObject* function) {
   if (builtin_rule(function) || torch_leaf(function) || is_torch_op(callable)) return true;
@@ -103,15 +84,12 @@ constexpr const char* kTorchPlumbing[] = {
     "serialization.py", "nn/parameter.py", "nn/init.py",     "utils/hooks.py", "amp/",
     "_jit_internal.py", "storage.py",      "_library/",      "_ops.py",        "_higher_order_ops/"};
 
-bool holds_special_tensor(const std::vector<PyRef>& stack) {
-  return std::any_of(stack.begin(), stack.end(), [](const PyRef& value) {
-    return value && python::is_tensor(value.get()) && !python::is_exact_tensor(value.get());
-  });
-}
-
 constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
 
 }  // namespace
+
+RegionScope::RegionScope(Region* region) : outer_(std::exchange(t_region, region)) {}
+RegionScope::~RegionScope() { t_region = outer_; }
 
 bool is_library(PyCodeObject* code) {
   static const std::string standard = folder_of("os"), torch = folder_of("torch");
@@ -266,20 +244,15 @@ PyObject* Region::call_skipped(PyObject* function, const CallValues& values) {
   return call_hooked(function, values.raw, values.positional, values.keywords, taker, taken);
 }
 
-PyObject* Region::run_concretely(PyThreadState* state, FsFrame* frame) {
-  Capture concrete(std::string(python::text_of(fs_frame_code(frame)->co_name)), Capture::Mode::Concrete);
-  return *advance(state, frame, concrete, [](FrameInterpreter& interpreter) { return interpreter.run(); });
-}
-
 PyObject* Region::call(PyObject* function, const CallValues& values) {
   if (std::optional<PyObject*> served = serve_stance(function, values)) return *served;
   PyCodeObject* code = code_of(function);
-  Bucket& starts = pieces_.bucket(code, 0);
+  Bucket& starts = pieces_.bucket({{code, 0}});
   Slots slots;
   std::shared_ptr<Segment> segment = pieces_.find_call(code, starts, function, values, slots);
   if (segment && segment->kind == SegmentKind::Return) {
     PyRef result;
-    if (run_segment(*segment, slots.data(), nullptr, nullptr, result)) {
+    if (run_segment(*segment, slots.data(), nullptr, nullptr, result, nullptr)) {
       ++counters().hits;
       return result.release();
     }
@@ -318,13 +291,15 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
       return run_frame(state, frame);
     }
     try {
+      LiveFrames frames({frame, function});
       if (!first) {
         const CallShape shape(values.positional, values.keywords);
-        Bucket& starts = pieces_.bucket(code_of(function), 0);
+        const Place start{{code_of(function), 0}};
+        Bucket& starts = pieces_.bucket(start);
         note_recompile(starts, function, values);
-        pieces_.note_moving(code_of(function), 0, function, values);
-        first = capture_segment({state, frame, function, &shape, values.raw, &starts.moving}, options_.backend,
-                                options_.fullgraph);
+        pieces_.note_moving(start, function, values);
+        first =
+            capture_segment({state, frames, &shape, values.raw, &starts.moving}, options_.backend, options_.fullgraph);
         if (options_.fullgraph && first->kind != SegmentKind::Return) {
           raise_break(*first->broken);
           tell_error(code_of(function));
@@ -336,7 +311,8 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
           return run_on(state, frame, BreakReason::Unstable);
         pieces_.add(starts, first);
       }
-      return drive(state, frame, function, std::move(first), slots);
+      Progress progress{std::move(first)};
+      return drive(state, frames, progress, slots);
     } catch (...) {
       return finish_with_error(state, frame);
     }
@@ -344,111 +320,6 @@ PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::
   PyRef result = PyRef::steal(call_hooked(function, values.raw, values.positional, values.keywords, taker, taken));
   if (result && !taken) ++counters().fallbacks[static_cast<size_t>(BreakReason::Hook)];
   return result.release();
-}
-
-PyObject* Region::run_on(PyThreadState* state, FsFrame* frame, BreakReason reason) {
-  ++counters().fallbacks[static_cast<size_t>(reason)];
-  tell_fallback(fs_frame_code(frame), reason);
-  if (fs_frame_next(frame) == 0) hide_free_variables(frame);
-  RegionScope outside(nullptr);
-  return run_frame(state, frame);
-}
-
-PyObject* Region::drive(PyThreadState* state, FsFrame* frame, PyObject* function, std::shared_ptr<Segment> segment,
-                        Slots& slots) {
-  PyCodeObject* code = fs_frame_code(frame);
-  bool served = false;
-  Capture concrete(std::string(python::text_of(code->co_name)), Capture::Mode::Concrete);
-  for (;;) {
-    if (!segment) {
-      if (fs_is_monitored(state)) return run_on(state, frame, BreakReason::Monitored);
-      Bucket& here = pieces_.bucket(code, fs_frame_next(frame));
-      segment = pieces_.find_rest(here, function, frame, slots);
-      if (!segment) {
-        const CallValues values{fs_frame_locals(frame), 0, nullptr};
-        here.drop_stale();
-        if (stance_kind() == StanceKind::EagerOnRecompile) return run_on(state, frame, BreakReason::Stance);
-        if (stance_kind() == StanceKind::FailOnRecompile) refuse_to_compile(here, function, values);
-        if (!may_compile(here, function, values, /*whole=*/false)) return fs_frame_finish(state, frame, nullptr);
-        if (here.gave_up) return run_on(state, frame, BreakReason::Limit);
-        if (guards::Ambient::current().python_modes) {
-          if (std::optional<PyObject*> ended = run_under_modes(state, frame, concrete)) return *ended;
-          continue;
-        }
-        ++counters().misses;
-        note_recompile(here, function, values);
-        pieces_.note_moving(code, fs_frame_next(frame), function, values);
-        segment = capture_segment({state, frame, function, nullptr, nullptr, &here.moving}, options_.backend,
-                                  /*whole=*/false);
-        tell_capture(*segment);
-        if (segment->kind != SegmentKind::Eager) ++counters().captured;
-        if (segment->kind != SegmentKind::Concrete && !segment->matches(fs_frame_locals(frame), function, slots))
-          return run_on(state, frame, BreakReason::Unstable);
-        pieces_.add(here, segment);
-      }
-    }
-    const bool one_step = segment->kind == SegmentKind::Eager && segment->broken->reason == BreakReason::TensorKind;
-    if (segment->kind == SegmentKind::Eager && !one_step) return run_on(state, frame, segment->broken->reason);
-    if (segment->kind == SegmentKind::Skipped) {
-      ++counters().breaks[static_cast<size_t>(segment->broken->reason)];
-      return run_concretely(state, frame);
-    }
-    if (segment->kind != SegmentKind::Concrete && !one_step) {
-      PyRef result;
-      if (!run_segment(*segment, slots.data(), state, frame, result))
-        return run_on(state, frame, BreakReason::Unstable);
-      if (!std::exchange(served, true)) ++counters().hits;
-      if (segment->kind == SegmentKind::Return) return fs_frame_finish(state, frame, result.release());
-    }
-    // Up to the instruction that breaks, and over it. A break in a function called inside counts there, when it is
-    // called by itself; one for the depth of calls is never met again.
-    if (segment->broken->depth <= 1 || segment->broken->reason == BreakReason::Depth)
-      ++counters().breaks[static_cast<size_t>(segment->broken->reason)];
-    const int end = one_step ? fs_frame_next(frame) : segment->end;
-    std::optional<PyObject*> ended = advance(state, frame, concrete, [&](FrameInterpreter& interpreter) {
-      Ending ending = interpreter.next() != end ? interpreter.run_to(end) : Ending::Stopped;
-      if (ending == Ending::Stopped) ending = interpreter.run_one();
-      // No piece can start from a stack that holds a tensor of a class with rules of its own.
-      while (ending == Ending::Stopped && holds_special_tensor(interpreter.stack())) ending = interpreter.run_one();
-      return ending;
-    });
-    if (ended) return *ended;
-    segment = nullptr;
-  }
-}
-
-// While a function or dispatch mode is on nothing is compiled: one instruction after the other, until it is off again.
-std::optional<PyObject*> Region::run_under_modes(PyThreadState* state, FsFrame* frame, Capture& concrete) {
-  ++counters().breaks[static_cast<size_t>(BreakReason::Modes)];
-  return advance(state, frame, concrete, [](FrameInterpreter& interpreter) {
-    Ending ending = Ending::Stopped;
-    while (ending == Ending::Stopped && guards::Ambient::current().python_modes) ending = interpreter.run_one();
-    return ending;
-  });
-}
-
-// Runs some of a frame for real. What its caller must get, where it has ended.
-template <class Run>
-std::optional<PyObject*> Region::advance(PyThreadState* state, FsFrame* frame, Capture& concrete, Run&& run) {
-  std::optional<Break> unknown;
-  Ending ending = Ending::Stopped;
-  PyRef result;
-  {
-    RegionScope inside(this);
-    FrameInterpreter interpreter(concrete, state, frame);
-    try {
-      ending = run(interpreter);
-    } catch (const Break& found) {
-      unknown = found;  // an instruction that only CPython knows
-      interpreter.go_back();
-    }
-    if (ending == Ending::Stopped) interpreter.store();  // one that ended stays where it was
-    result = interpreter.take_result();
-  }
-  if (ending == Ending::Returned) return fs_frame_finish(state, frame, result.release());
-  if (ending == Ending::Raised) return fs_frame_finish(state, frame, nullptr);
-  if (unknown) return run_on(state, frame, unknown->reason);
-  return std::nullopt;
 }
 
 int Region::traverse(visitproc visit, void* arg) const {

@@ -25,6 +25,16 @@ struct Recompile {
   bool is_last = false;  // the limit was reached: eager from now on
 };
 
+// How far a call in pieces has come, in whichever of its frames.
+struct Progress {
+  std::shared_ptr<Segment> segment = nullptr;  // the piece at hand; null: it is to be found
+  bool has_run = false;                        // it has: what follows it comes next,
+  size_t level = 0;                            // in this frame;
+  size_t kept = 0;                             // so far there are frames up to this one, those above have ended
+  PyRef result = {};                           // of Return
+  std::vector<MadeFrame> made = {};  // frames that it has entered and that are to be made, the outermost first
+};
+
 class Region {
  public:
   explicit Region(RegionOptions options);
@@ -60,9 +70,16 @@ class Region {
   // False: a warning was turned into an error.
   bool reach_limit(Bucket& bucket, PyObject* function, const CallValues& values);
   PyObject* run_hooked(PyObject* function, const CallValues& values, std::shared_ptr<Segment> first, Slots& slots);
-  // Runs a frame piece by piece to its end; gives what its caller must get.
-  PyObject* drive(PyThreadState* state, FsFrame* frame, PyObject* function, std::shared_ptr<Segment> segment,
-                  Slots& slots);
+  // ---- driving.cpp
+  // Runs the innermost frame piece by piece to its end; gives what its caller must get. Where that comes in the middle
+  // of a piece, `progress` tells the frame that waits for it how to go on.
+  PyObject* drive(PyThreadState* state, LiveFrames& frames, Progress& progress, Slots& slots);
+  std::shared_ptr<Segment> next_segment(PyThreadState* state, LiveFrames& frames, Capture& concrete, Slots& slots,
+                                        std::optional<PyObject*>& ended);
+  std::optional<PyObject*> run_piece(PyThreadState* state, LiveFrames& frames, Progress& progress, Slots& slots);
+  std::optional<PyObject*> run_broken(PyThreadState* state, FsFrame* frame, const Segment& segment, Capture& concrete);
+  std::optional<PyObject*> run_entered(PyThreadState* state, LiveFrames& frames, Progress& progress, Capture& concrete,
+                                       Slots& slots);
   PyObject* run_on(PyThreadState* state, FsFrame* frame, BreakReason reason);
   std::optional<PyObject*> run_under_modes(PyThreadState* state, FsFrame* frame, Capture& concrete);
   template <class Run>

@@ -141,7 +141,9 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   segment.ambient = ambient;
   const bool empty = capture.graph.nodes.empty() && capture.graph.outputs.empty();
   const bool runs_aten = backend.runs_aten() && !capture.calls_leaf;
-  if (segment.kind == SegmentKind::Break && empty && segment.book.writes.empty() && !segment.modes) {
+  const bool same_frames =
+      segment.frames.size() == attempt.start_.frames.size() && segment.old_frames == segment.frames.size();
+  if (segment.kind == SegmentKind::Break && same_frames && empty && segment.book.writes.empty() && !segment.modes) {
     // Runs as it is, whatever it meets.
     segment.kind = SegmentKind::Concrete;
     segment.guards = std::make_unique<guards::GuardProgram>(capture.sources, std::vector<Guard>(),
@@ -202,10 +204,10 @@ std::shared_ptr<Segment> eager_segment(Attempt& attempt, Break broken, const gua
 // Keeps for explain() where the segment starts and what it cost.
 class Birth {
  public:
-  explicit Birth(const SegmentStart& start) : start_(start), next_(fs_frame_next(start.frame)) {}
+  explicit Birth(const SegmentStart& start) : start_(start), next_(fs_frame_next(start.frame())) {}
   std::shared_ptr<Segment> note(std::shared_ptr<Segment> segment) const {
     static uint64_t count = 0;
-    PyCodeObject* code = fs_frame_code(start_.frame);
+    PyCodeObject* code = fs_frame_code(start_.frame());
     segment->function = python::text_of(code->co_qualname);
     segment->file = python::text_of(code->co_filename);
     segment->line = start_.shape ? code->co_firstlineno : PyCode_Addr2Line(code, next_ * int(sizeof(_Py_CODEUNIT)));
@@ -220,6 +222,38 @@ class Birth {
   int next_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
+
+// Frames that stood somewhere before a capture stand there again.
+class KeepPlaces {
+ public:
+  explicit KeepPlaces(const LiveFrames& frames) : frames_(frames) {
+    for (size_t i = 0; i < frames.size(); ++i) next_.push_back(fs_frame_next(frames[i].frame));
+  }
+  void restore() const {
+    for (size_t i = 0; i < next_.size(); ++i) fs_frame_set_next(frames_[i].frame, next_[i]);
+  }
+
+ private:
+  const LiveFrames& frames_;
+  std::vector<int> next_;
+};
+
+// Where the next attempt ends: before the instruction that broke, or the one that made what cannot be made again.
+long end_of_next(const Attempt& attempt, const Break& broken, const Capture::CallMark* failed) {
+  const Capture& capture = attempt.capture;
+  if (failed) return failed->clock;
+  const std::vector<long>& running = capture.running;
+  if (attempt.no_recipe_birth != -2) {
+    // Nobody knows when it was made: no later than the call in whose frame the attempt ended.
+    const bool inside = attempt.no_recipe_birth < 0 && capture.stopping;
+    return inside ? running.front() : attempt.no_recipe_birth;
+  }
+  if (running.size() < 2) return capture.clock;
+  // It is the function as a whole that runs as it is; one of too many calls never comes back.
+  if (broken.reason == BreakReason::SkipFrame && broken.depth == capture.chain_at_break)
+    return running[running.size() - 2];
+  return broken.reason == BreakReason::Depth ? running.front() : capture.clock;
+}
 
 constexpr int kAttempts = 8;
 long g_forced = 0;
@@ -243,16 +277,18 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
   bool locate_backward = false;
   std::vector<CachedCall> cached_calls;
   const Oracle oracle;
+  bool nests = follows_inner_breaks() && !whole;
+  const KeepPlaces places(start.frames);
   for (int tries = 0;; ++tries) {
-    if (start.shape) hide_free_variables(start.frame);
+    if (start.shape) hide_free_variables(start.frame());
     auto attempt = std::make_unique<Attempt>(start, backend, stop_at, locate_backward);
     Capture& capture = attempt->capture;
     capture.cached_calls = &cached_calls;
     capture.whole_stretches = whole ? 1 : 0;
+    capture.nests = nests;
     std::optional<Break> broken;
     std::optional<Executable> executable;
     std::weak_ptr<const void> life;
-    const int next = fs_frame_next(start.frame);
     try {
       python::with_torch_warnings([&] {
         Trace trace = attempt->run();
@@ -272,11 +308,11 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
     } catch (const Break& found) {
       broken = found;
     } catch (...) {
-      fs_frame_set_next(start.frame, next);
+      places.restore();
       broken = break_for_current_exception();
     }
     capture.journal.roll_back();
-    fs_frame_set_next(start.frame, next);
+    places.restore();
     throw_interrupt(capture);
     if (broken && broken->is_error && !whole) throw_break(*broken);
     // An exception that leaves a function of one graph is the program's own: nothing has run yet.
@@ -284,6 +320,8 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
       throw_as_itself(capture.uncaught.get());
     if (!broken) {
       finish(*attempt, std::move(executable), backend, ambient);
+      // A break between the instructions of a frame that was entered is one like any other.
+      if (reason && reason->depth > 1 && reason->depth <= attempt->segment->frames.size()) reason->depth = 1;
       attempt->segment->broken = std::move(reason);
       std::shared_ptr<Segment> segment = birth.note(attempt->segment);
       const bool ran_opaque_python = capture.ran_opaque_python;
@@ -304,15 +342,23 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
       locate_backward = false;
     }
     if (!reason) reason = broken;
-    if (broken->reason == BreakReason::SkipFrame && broken->depth <= 1 && !whole) {
+    const bool in_top = broken->depth <= 1 || (broken->depth == start.frames.size() && capture.running.size() == 1);
+    if (broken->reason == BreakReason::SkipFrame && in_top && !whole) {
       auto skipped = eager_segment(*attempt, std::move(*broken), ambient);
       skipped->kind = SegmentKind::Skipped;
       return birth.note(skipped);
     }
-    // Again, up to the instruction that broke; or to the one that made what cannot be made again.
-    const long at = failed ? failed->clock : attempt->no_recipe_birth != -2 ? attempt->no_recipe_birth : capture.clock;
+    const long at = end_of_next(*attempt, *broken, failed);
     const bool hopeless = whole || tries >= kAttempts || at < 0 || (stop_at >= 0 && at >= stop_at) ||
                           (broken->reason == BreakReason::Trace && !failed);
+    if (hopeless && nests && capture.entered && broken->reason != BreakReason::Trace) {
+      // Once more, with breaks at the calls of the functions that broke.
+      nests = false;
+      tries = 0;
+      stop_at = g_forced > 0 ? g_forced : -1;
+      if (stop_at < 0) reason.reset();
+      continue;
+    }
     if (hopeless) return birth.note(eager_segment(*attempt, whole ? std::move(*broken) : std::move(*reason), ambient));
     stop_at = at;
   }
@@ -340,7 +386,27 @@ std::string watched_name(const Segment& segment) {
 
 }  // namespace
 
-bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, FsFrame* frame, PyRef& result) {
+namespace {
+
+// Values for a frame: those that it held are put into `old`, to be dropped when nothing can see it half-way.
+void fill(FsFrame* frame, const FrameEnd& end, std::vector<PyRef>& locals, std::vector<PyRef>& stack,
+          std::vector<PyRef>& old) {
+  PyObject** place = fs_frame_locals(frame);
+  for (size_t i = 0; i < locals.size(); ++i) {
+    PyObject*& local = place[end.locals[i].first];
+    old.push_back(PyRef::steal(local));
+    local = locals[i].release();
+  }
+  PyObject** bottom = place + fs_frame_code(frame)->co_nlocalsplus;
+  for (int i = 0; i < fs_frame_depth(frame); ++i) old.push_back(PyRef::steal(bottom[i]));
+  for (size_t i = 0; i < stack.size(); ++i) bottom[i] = stack[i].release();
+  fs_frame_set_depth(frame, static_cast<int>(stack.size()));
+}
+
+}  // namespace
+
+bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, LiveFrames* frames,
+                 PyRef& result, std::vector<MadeFrame>* made) {
   std::vector<PyRef> loads, outputs, pins;
   for (PyObject* object : segment.book.pins) pins.push_back(PyRef::borrow(object));
   loads.reserve(segment.book.load_slots.size());
@@ -354,10 +420,15 @@ bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* 
   // Writes come first: an iterator made over a list that is still to be filled would be at its end.
   if (!segment.book.writes.empty()) cook.apply_writes();
   PyRef handled = segment.handled ? cook.make(*segment.handled) : PyRef();
-  std::vector<PyRef> locals, stack, old;
+  std::vector<PyRef> old;
   if (segment.kind == SegmentKind::Return) result = cook.make(segment.result);
-  for (const auto& [index, recipe] : segment.locals) locals.push_back(cook.make(recipe));
-  for (int32_t recipe : segment.stack) stack.push_back(cook.make(recipe));
+  std::vector<MadeFrame> values;
+  for (const FrameEnd& end : segment.frames) {
+    MadeFrame& one = values.emplace_back(MadeFrame{{}, {}, {}, end.next, end.at});
+    if (end.function >= 0) one.function = cook.make(end.function);
+    for (const auto& [index, recipe] : end.locals) one.locals.push_back(cook.make(recipe));
+    for (int32_t recipe : end.stack) one.stack.push_back(cook.make(recipe));
+  }
   // From here on nothing can fail.
   if (segment.modes) segment.modes->apply();
   if (segment.handled) {
@@ -365,18 +436,16 @@ bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* 
     old.push_back(PyRef::steal(exception));
     exception = handled.release();
   }
-  if (segment.kind == SegmentKind::Return) return true;
-  PyObject** place = fs_frame_locals(frame);
-  for (size_t i = 0; i < locals.size(); ++i) {
-    PyObject*& local = place[segment.locals[i].first];
-    old.push_back(PyRef::steal(local));
-    local = locals[i].release();
+  for (size_t i = 0; i < segment.old_frames; ++i) {
+    const FrameEnd& end = segment.frames[i];
+    if (end.is_kept) continue;
+    LiveFrame& live = (*frames)[i];
+    fill(live.frame, end, values[i].locals, values[i].stack, old);
+    const bool waits = i + 1 < segment.frames.size();
+    live.resume = end.next;
+    fs_frame_set_next(live.frame, waits ? end.at + 1 : end.next);
   }
-  PyObject** bottom = place + fs_frame_code(frame)->co_nlocalsplus;
-  for (int i = 0; i < fs_frame_depth(frame); ++i) old.push_back(PyRef::steal(bottom[i]));
-  for (size_t i = 0; i < stack.size(); ++i) bottom[i] = stack[i].release();
-  fs_frame_set_depth(frame, static_cast<int>(stack.size()));
-  fs_frame_set_next(frame, segment.end);
+  for (size_t i = segment.old_frames; i < values.size(); ++i) made->push_back(std::move(values[i]));
   return true;
 }
 

@@ -6,7 +6,7 @@
 
 #include "capture/break_reasons.h"
 #include "capture/call_shape.h"
-#include "capture/cpython/frame_shim.h"
+#include "capture/live_frames.h"
 #include "capture/modes.h"
 #include "capture/recipe.h"
 #include "capture/runner.h"
@@ -24,6 +24,16 @@ enum class SegmentKind : uint8_t {
   Skipped,   // the frame runs on as it is, and what it calls is compiled
 };
 
+// How a piece leaves a frame that has not ended.
+struct FrameEnd {
+  bool is_kept = false;                             // it has only waited: all is as it was
+  int32_t function = -1;                            // recipes: of a frame that is made anew,
+  std::vector<std::pair<int32_t, int32_t>> locals;  // for each local that changed,
+  std::vector<int32_t> stack;                       // for the whole stack
+  int next = 0;                                     // the instruction it goes on with
+  int at = 0;                                       // the call at which it waits for the frame above it
+};
+
 struct Segment {
   guards::Holdings holdings;  // of the guards, the book and the runner
   SegmentKind kind = SegmentKind::Eager;
@@ -32,13 +42,13 @@ struct Segment {
   std::unique_ptr<guards::GuardProgram> guards;
   std::unique_ptr<Runner> runner;  // null: the graph is empty
   RecipeBook book;
-  int32_t result = -1;                              // recipes: of Return,
-  std::vector<std::pair<int32_t, int32_t>> locals;  // of a Break: for each local that changed,
-  std::vector<int32_t> stack;                       // for the whole stack,
-  std::optional<int32_t> handled;                   // for the exception that is being handled, where it changed
-  std::optional<TorchModes> modes;                  // where the segment leaves torch in another state
-  int end = 0;                                      // the instruction that runs eagerly
-  std::optional<Break> broken;                      // why it does
+  int32_t result = -1;              // the recipe of Return
+  std::vector<FrameEnd> frames;     // of a Break: those that have not ended, the outermost first
+  size_t old_frames = 0;            // so many of them were there before
+  std::optional<int32_t> handled;   // the recipe of the exception that is being handled, where it changed
+  std::optional<TorchModes> modes;  // where the segment leaves torch in another state
+  int end = 0;                      // the instruction that runs eagerly, in the innermost frame
+  std::optional<Break> broken;      // why it does
   std::string graph_text;
   mutable bool served_again = false;  // a call after the one that it was compiled for
   // For explain(): where it starts, which one it was, and how long its capture took.
@@ -56,15 +66,16 @@ struct Segment {
 // Where a segment starts, and what the frame holds there.
 struct SegmentStart {
   PyThreadState* state;
-  FsFrame* frame;
-  PyObject* function;
+  LiveFrames& frames;
   const CallShape* shape = nullptr;      // at the start of a call
   PyObject* const* arguments = nullptr;  // of that call
   // Ways to tensors and numbers that change from call to call: inputs of the graph wherever they lie.
   const std::vector<guards::SourcePath>* moving = nullptr;
+
+  FsFrame* frame() const { return frames.top().frame; }
 };
 
-// Captures from where the frame stands. Always gives a segment. The frame and all of the program's state are as they
+// Captures from where the frames stand. Always gives a segment. They and all of the program's state are as they
 // were. Throws the Python error of an interrupt only. `whole`: a break ends the attempt, and the segment is Eager.
 std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const BackendChoice& backend, bool whole);
 
@@ -74,8 +85,17 @@ void forget_warnings();
 // For tests: ends every segment after so many instructions; 0: not.
 void force_breaks(long instructions);
 
+// What a frame that a piece has entered holds.
+struct MadeFrame {
+  PyRef function;
+  std::vector<PyRef> locals, stack;
+  int next, at;
+};
+
 // Runs the graph, makes the values, applies the writes. False: the inputs do not fit after all, and nothing has run.
-// A Return's value is put into `result`; a Break's values go into the frame.
-bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, FsFrame* frame, PyRef& result);
+// A Return's value is put into `result`; a Break's values go into the frames, and those of new ones into `made`.
+// `frames` and `made` may be null where the segment is a Return.
+bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, LiveFrames* frames,
+                 PyRef& result, std::vector<MadeFrame>* made);
 
 }  // namespace firesteel::capture

@@ -28,5 +28,6 @@ def _allowance(function, compiled, why):
         from torch._dynamo import exc
 
         raise exc.RecompileError(f"`{function}` is compiled again, and error_on_recompile forbids it\n  why: {why}")
+    _C._follow_inner_breaks(bool(value("nested_graph_breaks", False)))
     _C._fix_numbers(bool(value("specialize_int", False)), bool(value("specialize_float", False)))
     return value("recompile_limit", 0) or 0, bool(value("fail_on_recompile_limit_hit", False))

@@ -32,6 +32,8 @@ int fs_is_monitored(PyThreadState* state);
  * -1 with a RecursionError where that stack is too deep. */
 int fs_frame_link(PyThreadState* state, FsFrame* frame, FsLink* link);
 void fs_frame_unlink(PyThreadState* state, FsFrame* frame, FsLink* link);
+/* A frame further down that stack is to be its top for a while: gives the one that was. */
+FsFrame* fs_frame_show(PyThreadState* state, FsFrame* frame);
 /* The instruction (in code units) that runs now; the next one to run of a frame that does not. */
 void fs_frame_set_instruction(FsFrame* frame, int index);
 int fs_frame_next(FsFrame* frame);

@@ -74,6 +74,12 @@ void fs_frame_unlink(PyThreadState* state, FsFrame* frame, FsLink* link) {
   Py_LeaveRecursiveCall();
 }
 
+FsFrame* fs_frame_show(PyThreadState* state, FsFrame* frame) {
+  FsFrame* before = state->cframe->current_frame;
+  state->cframe->current_frame = frame;
+  return before;
+}
+
 void fs_frame_set_instruction(FsFrame* frame, int index) { frame->prev_instr = _PyCode_CODE(frame->f_code) + index; }
 int fs_frame_next(FsFrame* frame) { return (int)(frame->prev_instr - _PyCode_CODE(frame->f_code)) + 1; }
 void fs_frame_set_next(FsFrame* frame, int index) { frame->prev_instr = _PyCode_CODE(frame->f_code) + index - 1; }

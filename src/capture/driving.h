@@ -1,0 +1,25 @@
+// What Region's two files share: the region that runs on a thread, and the end of a frame by an error.
+#pragma once
+
+#include "capture/cpython/frame_shim.h"
+
+namespace firesteel::capture {
+
+class Region;
+
+// While one lives, what an instruction calls eagerly is compiled in pieces of that region; null: of none.
+class RegionScope {
+ public:
+  explicit RegionScope(Region* region);
+  ~RegionScope();
+  RegionScope(const RegionScope&) = delete;
+  RegionScope& operator=(const RegionScope&) = delete;
+
+ private:
+  Region* outer_;
+};
+
+// Ends the frame with the C++ exception at hand as its Python error.
+PyObject* finish_with_error(PyThreadState* state, FsFrame* frame);
+
+}  // namespace firesteel::capture
