@@ -16,6 +16,9 @@ namespace firesteel {
 // Computes the points [begin, end) of the index space, counted in the order of its loops; where loops are reduced, rows
 // or chunks of them (RowPlan), and in the end the range [-1, 0). `buffers` are those of the kernel, in its order; no
 // output may share memory with anything else. Disjoint ranges may run at the same time.
+// Behind the buffers stand, where the kernel wants them: a pointer to the numbers that it is given (LoopKernel::given,
+// and with RowPlan::Cut::AsCalled the steps of a chunk and the number of chunks, 0 for whole rows); memory for what
+// chunks make; memory for the kept values of a row, for this call alone, where the row's length is open.
 using KernelFunction = void (*)(void* const* buffers, int64_t begin, int64_t end);
 
 // One answer a kernel, null where none could be made. Kernels with the same text share their code, for ever.

@@ -40,9 +40,9 @@ ExprId scaled(B& b, ExprId normal, size_t weight, size_t bias) {
 
 // x (0), weight (1), bias (2), running mean (3) and variance (4), training (5), momentum (6), eps (7): the result, mean
 // and 1/σ of each channel, and the running ones moved on.
-RowResults batch_norm(B& b, int64_t length) {
+RowResults batch_norm(B& b, const Dim& length) {
   if (!is_float(b.out()) || !is_true(b, "training")) return std::nullopt;
-  const ExprId n = b.constant(static_cast<double>(length));
+  const ExprId n = b.size(length);
   ExprId x = plain(b, 0), mean = over(b, sum(b, x), n), rest = minus(b, x, mean);
   ExprId squares = sum(b, times(b, rest, rest));
   ExprId rstd = inverse_root(b, over(b, squares, n), b.scalar(7).toDouble());
@@ -50,22 +50,22 @@ RowResults batch_norm(B& b, int64_t length) {
   auto moved = [&](size_t running, ExprId now) {
     return plus(b, times(b, plain(b, running), b.constant(1 - momentum)), times(b, now, b.constant(momentum)));
   };
-  ExprId unbiased = over(b, squares, b.constant(static_cast<double>(length - 1)));
+  ExprId unbiased = over(b, squares, b.size(length + -1));
   return {{scaled(b, times(b, rest, rstd), 1, 2), mean, rstd, moved(3, mean), moved(4, unbiased)}};
 }
 
 // x (0), weight (1), bias (2), running mean (3) and variance (4), eps: the other results are empty.
 template <size_t eps>
-RowResults batch_norm_by_running(B& b, int64_t) {
+RowResults batch_norm_by_running(B& b, const Dim&) {
   if (!is_float(b.out()) || is_true(b, "training") || !b.has(3) || !b.has(4)) return std::nullopt;
   ExprId rstd = inverse_root(b, plain(b, 4), b.scalar(eps).toDouble());
   return {{scaled(b, times(b, minus(b, plain(b, 0), plain(b, 3)), rstd), 1, 2), kNoExpr, kNoExpr}};
 }
 
 // grad (0), x (1), weight (2), running mean (3) and variance (4), mean (5), 1/σ (6), train (7), eps (8), mask (9)
-RowResults batch_norm_backward(B& b, int64_t length) {
+RowResults batch_norm_backward(B& b, const Dim& length) {
   if (!is_float(b.out()) || !is_true(b, "train") || !b.has(5) || !b.has(6)) return std::nullopt;
-  const ExprId n = b.constant(static_cast<double>(length));
+  const ExprId n = b.size(length);
   ExprId grad = plain(b, 0), rstd = plain(b, 6), normal = times(b, minus(b, plain(b, 1), plain(b, 5)), rstd);
   ExprId bias = sum(b, grad), weight = sum(b, times(b, grad, normal));
   ExprId slope = b.has(2) ? times(b, rstd, plain(b, 2)) : rstd;
@@ -82,7 +82,7 @@ std::optional<std::vector<bool>> columns(const Node&, size_t rank) {
 }
 
 // Of each row (0) what stands at its target (1), negated; nothing where that is the ignored one (2).
-RowResults picked(B& b, int64_t) {
+RowResults picked(B& b, const Dim&) {
   if (!is_float(b.out())) return std::nullopt;
   LoopKernel& kernel = b.kernel();
   ExprId target = kernel.cast(b.raw(1), Element::I32), column = kernel.cast(b.index(1), Element::I32);
@@ -93,7 +93,7 @@ RowResults picked(B& b, int64_t) {
 
 // grad (0), log-probabilities (1), target (2), weight (3), reduction (4), ignored target (5), number of targets (6):
 // one number in a row, where its target is.
-RowResults nll_loss_backward(B& b, int64_t) {
+RowResults nll_loss_backward(B& b, const Dim&) {
   if (!is_float(b.out()) || b.has(3) || !std::in_range<int32_t>(b.integer(5)) ||
       b.node().args[2].value->type.sizes.size() != 1 || b.node().args[1].value->type.sizes.size() != 2)
     return std::nullopt;

@@ -10,6 +10,7 @@
 #include "fuse/operand.h"
 #include "fuse/repeats.h"
 #include "fuse/row_plan.h"
+#include "fuse/size_math.h"
 #include "fuse/unit_graph.h"
 
 namespace firesteel {
@@ -33,17 +34,16 @@ constexpr int64_t kLargeResult = 256 << 10;  // bytes; from here on fresh memory
 // A large result whose operands lie in memory as it does: a kernel in reused memory is faster than ATen even alone.
 bool is_large_in_order(const Node& node) {
   const Type& type = node.outputs[0]->type;
-  const std::optional<std::vector<int64_t>> sizes = numbers(type.sizes);
-  int64_t bytes = element_bytes(*element_of(type.dtype));
-  size_t inner = sizes->size();
-  for (size_t d = 0; d < sizes->size(); ++d) {
-    bytes *= (*sizes)[d];
-    if ((*sizes)[d] > 1 && type.strides[d] == Dim(1)) inner = d;
+  const std::vector<Dim>& sizes = type.sizes;
+  const int64_t bytes = estimate(product(sizes) * element_bytes(*element_of(type.dtype)));
+  size_t inner = sizes.size();
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (!is_number(sizes[d], 1) && type.strides[d] == Dim(1)) inner = d;
   }
-  if (bytes < kLargeResult || inner == sizes->size()) return false;
+  if (bytes < kLargeResult || inner == sizes.size()) return false;
   bool in_order = true;
   node.each_input([&](const Value* input) {
-    const size_t rank = input->type.sizes.size(), from_last = sizes->size() - inner;
+    const size_t rank = input->type.sizes.size(), from_last = sizes.size() - inner;
     if (from_last > rank || input->type.sizes[rank - from_last] == Dim(1)) return;
     const Dim& stride = input->type.strides[rank - from_last];
     in_order = in_order && (stride == Dim(1) || stride == Dim(0));
@@ -136,7 +136,7 @@ class Fuser {
       if (!value->type.is_tensor()) continue;
       if (node.outputs.size() > 1 && !read_.contains(value.get())) continue;
       Placement placement;
-      const bool of_points = *numbers(value->type.sizes) == space.sizes;
+      const bool of_points = value->type.sizes == space.sizes;
       const bool keeps_dims = value->type.sizes.size() == space.sizes.size();
       for (size_t d = 0; d < space.sizes.size(); ++d) {
         if (of_points || !space.reduces() || !space.reduced[d]) {
@@ -166,7 +166,7 @@ class Fuser {
     if (sizes.size() > space.sizes.size()) return std::nullopt;
     const size_t first = space.first_dim(read.value);
     for (size_t d = 0; d < sizes.size(); ++d) {
-      if (sizes[d] != Dim(1) && sizes[d] != Dim(space.sizes[d + first])) return std::nullopt;
+      if (sizes[d] != Dim(1) && sizes[d] != space.sizes[d + first]) return std::nullopt;
     }
     std::optional<Placement> placement = place_view(read.operand, root->second, loops_);
     if (!placement) return std::nullopt;
@@ -187,9 +187,9 @@ class Fuser {
   // A place for a node that reads a value of rows: the dimensions along which it repeats are the row.
   std::optional<Placement> along_rows(const NodeSpace& space, Placement operand, Unit group) {
     std::vector<size_t> repeated;
-    std::vector<int64_t> sizes;
+    std::vector<Dim> sizes;
     for (size_t d = 0; d < operand.size(); ++d) {
-      if (!operand[d].empty() || space.sizes[d] == 1) continue;
+      if (!operand[d].empty() || is_number(space.sizes[d], 1)) continue;
       repeated.push_back(d);
       sizes.push_back(space.sizes[d]);
     }
@@ -202,9 +202,9 @@ class Fuser {
     return operand;
   }
 
-  int64_t points(const std::vector<LoopId>& leaves, bool reduced) const {
-    int64_t count = 1;
-    for (LoopId leaf : leaves) count *= loops_.is_reduced(leaf) == reduced ? loops_.size(leaf) : 1;
+  Dim points(const std::vector<LoopId>& leaves, bool reduced) const {
+    Dim count = 1;
+    for (LoopId leaf : leaves) count = loops_.is_reduced(leaf) == reduced ? count * loops_.size(leaf) : count;
     return count;
   }
 
@@ -358,7 +358,7 @@ class Fuser {
   static bool can_share_work(const LoopKernel& kernel) {
     if (!kernel.reduced || worth_many_passes(kernel.rows(), kernel.row_length())) return true;
     const RowPlan plan(kernel);
-    return plan.passes == 1 || plan.chunks;
+    return plan.passes == 1 || plan.chunks();
   }
 
   std::vector<GroupNode> in_order(Unit unit) const {

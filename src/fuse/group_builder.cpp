@@ -5,6 +5,7 @@
 #include "fuse/lookup_rules.h"
 #include "fuse/operand.h"
 #include "fuse/piece_rules.h"
+#include "fuse/size_math.h"
 
 namespace firesteel {
 namespace {
@@ -75,8 +76,8 @@ class GroupBuilder {
     IndexMap map = map_into(value->type, member.placement, member.space.sizes, first);
     map.offset = operand.offset;
     for (size_t d = 0; d < value->type.sizes.size() && !member.shift.empty(); ++d) {
-      if (value->type.sizes[d].number() == member.space.sizes[d + first])
-        map.offset -= member.shift[d + first] * value->type.strides[d].number();
+      if (value->type.sizes[d] == member.space.sizes[d + first])
+        map.offset = map.offset + member.shift[d + first] * value->type.strides[d] * -1;
     }
     if (member.inside == kNoExpr) return group_.kernel.load(buffer(operand.root), std::move(map));
     return group_.kernel.load_if(buffer(operand.root), std::move(map), member.inside);
@@ -87,9 +88,9 @@ class GroupBuilder {
     const Node& node = *operand.root->def;
     GroupNode again{&node, *node_space(node), member.placement, member.shift, member.inside};
     if (!operand.views.empty()) {
-      const std::vector<int64_t> starts = *slice_starts(operand);
+      const std::vector<Dim> starts = *slice_starts(operand);
       again.shift.resize(starts.size(), 0);
-      for (size_t d = 0; d < starts.size(); ++d) again.shift[d] -= starts[d];
+      for (size_t d = 0; d < starts.size(); ++d) again.shift[d] = again.shift[d] + starts[d] * -1;
     }
     MemberOperands operands(*this, again);
     return lower_node(node, group_.kernel, operands).front();
@@ -99,16 +100,16 @@ class GroupBuilder {
     IndexMap map;
     map.strides.assign(group_.kernel.sizes.size(), 0);
     add_strides(map, member.placement[dim], 1);
-    if (!member.shift.empty()) map.offset = -member.shift[dim];
+    if (!member.shift.empty()) map.offset = member.shift[dim] * -1;
     return group_.kernel.index(std::move(map));
   }
 
   ExprId piece(const GroupNode& member, const Piece& piece, ExprId inside) {
-    GroupNode part{nullptr, NodeSpace{*numbers(piece.value->type.sizes), {}}, {}, {}, inside};
+    GroupNode part{nullptr, NodeSpace{piece.value->type.sizes, {}}, {}, {}, inside};
     if (member.inside != kNoExpr) part.inside = group_.kernel.op(LoopOp::And, member.inside, inside);
     for (size_t d = 0; d < piece.along.size(); ++d) {
       part.placement.push_back(member.placement[piece.along[d]]);
-      part.shift.push_back(piece.start[d] + (member.shift.empty() ? 0 : member.shift[piece.along[d]]));
+      part.shift.push_back(piece.start[d] + (member.shift.empty() ? Dim(0) : member.shift[piece.along[d]]));
     }
     return read(part, piece.value);
   }
@@ -120,7 +121,7 @@ class GroupBuilder {
     map.strides.assign(group_.kernel.sizes.size(), 0);
     map.offset = table.offset;
     for (size_t d = 0; d < lookup.along.size(); ++d) {
-      if (lookup.along[d]) add_strides(map, member.placement[*lookup.along[d]], lookup.table->type.strides[d].number());
+      if (lookup.along[d]) add_strides(map, member.placement[*lookup.along[d]], lookup.table->type.strides[d]);
     }
     return group_.kernel.load_at(buffer(table.root), std::move(map), further);
   }
@@ -143,22 +144,21 @@ class GroupBuilder {
   }
 
   // Steps along a dimension, by the loops that it is made of.
-  void add_strides(IndexMap& map, const std::vector<LoopId>& dim, int64_t stride) const {
+  void add_strides(IndexMap& map, const std::vector<LoopId>& dim, Dim stride) const {
     const std::vector<LoopId> loops = loops_.leaves(dim);
     for (size_t i = loops.size(); i-- > 0;) {
       map.strides[dimension_.at(loops[i])] = stride;
-      stride *= loops_.size(loops[i]);
+      stride = stride * loops_.size(loops[i]);
     }
   }
 
   // How memory laid out as `type` is read at the points of an index space, broadcast to it from dimension `first` on.
-  IndexMap map_into(const Type& type, const Placement& placement, const std::vector<int64_t>& sizes,
-                    size_t first) const {
+  IndexMap map_into(const Type& type, const Placement& placement, const std::vector<Dim>& sizes, size_t first) const {
     IndexMap map;
     map.strides.assign(group_.kernel.sizes.size(), 0);
     for (size_t d = 0; d < type.sizes.size(); ++d) {
-      if (type.sizes[d].number() != sizes[d + first]) continue;  // broadcast: stays at 0
-      add_strides(map, placement[d + first], type.strides[d].number());
+      if (type.sizes[d] != sizes[d + first]) continue;  // broadcast: stays at 0
+      add_strides(map, placement[d + first], type.strides[d]);
     }
     return map;
   }
@@ -170,7 +170,7 @@ class GroupBuilder {
     const Placement& placement = placements_.at(value);
     const bool per_row = group_.kernel.reduced > 0 && !loops_.has_reduced(placement);
     group_.kernel.stores.push_back(
-        {computed_.at(value), target, map_into(value->type, placement, *numbers(value->type.sizes), 0), per_row});
+        {computed_.at(value), target, map_into(value->type, placement, value->type.sizes, 0), per_row});
   }
 
   const Placements& placements_;

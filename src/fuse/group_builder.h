@@ -19,7 +19,7 @@ struct GroupNode {
   Placement placement;
   // Where it stands in for a piece of an index space: how far that begins along each dimension, and whether the point
   // is in it.
-  std::vector<int64_t> shift = {};
+  std::vector<Dim> shift = {};
   ExprId inside = kNoExpr;
 };
 

@@ -1,17 +1,19 @@
 // Splitting, joining and reshaping the loops of an index space.
 #include "fuse/index_space.h"
 
+#include "fuse/size_math.h"
+
 namespace firesteel {
 
-LoopId LoopTable::add(int64_t size) {
-  loops_.push_back({size});
+LoopId LoopTable::add(Dim size) {
+  loops_.push_back({std::move(size)});
   return static_cast<LoopId>(loops_.size() - 1);
 }
 
-Placement LoopTable::place(const std::vector<int64_t>& sizes) {
+Placement LoopTable::place(const std::vector<Dim>& sizes) {
   Placement placement(sizes.size());
   for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] != 1) placement[d].push_back(add(sizes[d]));
+    if (!is_number(sizes[d], 1)) placement[d].push_back(add(sizes[d]));
   }
   return placement;
 }
@@ -43,7 +45,7 @@ std::vector<LoopId> LoopTable::leaves(const Placement& placement) const {
 bool LoopTable::same_sizes(const std::vector<LoopId>& a, const std::vector<LoopId>& b) const {
   const std::vector<LoopId> left = leaves(a), right = leaves(b);
   bool same = left.size() == right.size();
-  for (size_t i = 0; same && i < left.size(); ++i) same = size(left[i]) == size(right[i]);
+  for (size_t i = 0; same && i < left.size(); ++i) same = surely_equal(size(left[i]), size(right[i]));
   return same;
 }
 
@@ -65,31 +67,33 @@ bool LoopTable::all_reduced(const std::vector<LoopId>& loops) const {
   return true;
 }
 
-void LoopTable::split(LoopId leaf, int64_t inner) {
-  const LoopId outer_loop = add(loops_[leaf].size / inner), inner_loop = add(inner);
+void LoopTable::split(LoopId leaf, Dim outer, Dim inner) {
+  const LoopId outer_loop = add(std::move(outer)), inner_loop = add(std::move(inner));
   loops_[leaf].outer = outer_loop;
   loops_[leaf].inner = inner_loop;
   loops_[outer_loop].reduced = loops_[inner_loop].reduced = loops_[leaf].reduced;
 }
 
-std::optional<Placement> LoopTable::reshape(const Placement& placement, const std::vector<int64_t>& sizes) {
+std::optional<Placement> LoopTable::reshape(const Placement& placement, const std::vector<Dim>& sizes) {
   std::vector<LoopId> rest = leaves(placement);
   Placement result(sizes.size());
   // Innermost first: take loops until the dimension is full, cutting the last one where it is too long.
   for (size_t d = sizes.size(); d-- > 0;) {
-    for (int64_t missing = sizes[d]; missing != 1;) {
-      if (rest.empty() || missing == 0) return std::nullopt;
+    for (Dim missing = sizes[d]; !is_number(missing, 1);) {
+      if (rest.empty()) return std::nullopt;
       LoopId loop = rest.back();
       rest.pop_back();
-      const int64_t length = size(loop);
-      if (length == 0) return std::nullopt;
-      if (missing % length != 0) {
-        if (length % missing != 0) return std::nullopt;
-        split(loop, missing);
+      const Dim length = size(loop);
+      if (const std::optional<Dim> left = exact_quotient(missing, length)) {
+        missing = *left;
+      } else {
+        const std::optional<Dim> outer = exact_quotient(length, missing);
+        if (!outer) return std::nullopt;
+        split(loop, *outer, missing);
         rest.push_back(loops_[loop].outer);
         loop = loops_[loop].inner;
+        missing = 1;
       }
-      missing /= size(loop);
       result[d].insert(result[d].begin(), loop);
     }
   }
@@ -101,17 +105,17 @@ std::optional<Placement> LoopTable::reshape(const Placement& placement, const st
 bool LoopTable::align(const std::vector<LoopId>& a, const std::vector<LoopId>& b) {
   std::vector<LoopId> left = leaves(a), right = leaves(b);
   while (!left.empty() && !right.empty()) {
-    const int64_t x = size(left.back()), y = size(right.back());
-    if (x == y) {
+    const Dim x = size(left.back()), y = size(right.back());
+    if (surely_equal(x, y)) {
       left.pop_back();
       right.pop_back();
       continue;
     }
-    std::vector<LoopId>& longer = x > y ? left : right;
-    const int64_t shorter = x > y ? y : x;
-    if (shorter == 0 || size(longer.back()) % shorter != 0) return false;
+    const std::optional<Dim> of_left = exact_quotient(x, y), of_right = exact_quotient(y, x);
+    if (!of_left && !of_right) return false;
+    std::vector<LoopId>& longer = of_left ? left : right;
     const LoopId cut = longer.back();
-    split(cut, shorter);
+    split(cut, of_left ? *of_left : *of_right, of_left ? y : x);
     longer.back() = loops_[cut].outer;
     longer.push_back(loops_[cut].inner);
   }

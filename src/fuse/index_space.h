@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "graph/dim.h"
+
 namespace firesteel {
 
 using LoopId = int32_t;
@@ -16,9 +18,9 @@ using Placement = std::vector<std::vector<LoopId>>;
 // stay valid, for they are read through `leaves`.
 class LoopTable {
  public:
-  Placement place(const std::vector<int64_t>& sizes);  // a new loop for each size but 1
+  Placement place(const std::vector<Dim>& sizes);  // a new loop for each size but 1
 
-  int64_t size(LoopId loop) const { return loops_[loop].size; }
+  const Dim& size(LoopId loop) const { return loops_[loop].size; }
   // The loops as they are now split and joined.
   std::vector<LoopId> leaves(const std::vector<LoopId>& loops) const;
   std::vector<LoopId> leaves(const Placement& placement) const;
@@ -31,22 +33,23 @@ class LoopTable {
   bool has_reduced(const Placement& placement) const;
   bool all_reduced(const std::vector<LoopId>& loops) const;
 
-  // The same points in the same row-major order, seen with other sizes. None where a loop cannot be split evenly.
-  std::optional<Placement> reshape(const Placement& placement, const std::vector<int64_t>& sizes);
+  // The same points in the same row-major order, seen with other sizes. None where a loop cannot be split evenly, or
+  // not for all sizes.
+  std::optional<Placement> reshape(const Placement& placement, const std::vector<Dim>& sizes);
   // Makes the loops of `b` those of `a`, which belong to another group. Splits only, and false, where they do not fit,
   // or where both groups reduce and not over the same loops.
   bool join(const Placement& a, const Placement& b, bool both_reduce);
 
  private:
   struct Loop {
-    int64_t size = 1;
+    Dim size = 1;
     LoopId outer = -1, inner = -1;  // split
     LoopId joined = -1;             // is that loop
     bool reduced = false;
   };
   void append_leaves(LoopId loop, std::vector<LoopId>& out) const;
-  LoopId add(int64_t size);
-  void split(LoopId leaf, int64_t inner);
+  LoopId add(Dim size);
+  void split(LoopId leaf, Dim outer, Dim inner);
   bool align(const std::vector<LoopId>& a, const std::vector<LoopId>& b);
 
   std::vector<Loop> loops_;

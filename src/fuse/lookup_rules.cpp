@@ -113,7 +113,7 @@ const LookupRules& lookup_rules() {
 
 InputView view_of(const Value* value, const std::function<int32_t(const Value*)>& buffer_of) {
   const Operand operand = resolve(value);
-  return {buffer_of(operand.root), *numbers(value->type.sizes), *numbers(value->type.strides), operand.offset};
+  return {buffer_of(operand.root), value->type.sizes, value->type.strides, operand.offset};
 }
 
 }  // namespace
@@ -124,8 +124,8 @@ Found lookup_of(const Node& node) {
   if (rule == lookup_rules().end()) return std::nullopt;
   Found lookup = rule->second(node);
   if (!lookup) return std::nullopt;
-  lookup->sizes = *numbers(node.outputs[0]->type.sizes);
-  const bool empty = std::find(lookup->sizes.begin(), lookup->sizes.end(), 0) != lookup->sizes.end();
+  lookup->sizes = node.outputs[0]->type.sizes;
+  const bool empty = std::find(lookup->sizes.begin(), lookup->sizes.end(), Dim(0)) != lookup->sizes.end();
   return empty ? std::nullopt : lookup;
 }
 
@@ -150,10 +150,10 @@ std::optional<ExprId> lower_lookup(const Node& node, LoopKernel& kernel, Operand
     ExprId index = kernel.cast(operands.value(place.indices), Element::I64);
     if (place.from_end) {
       const ExprId zero = kernel.integer(Element::I64, 0);
-      const ExprId size = kernel.integer(Element::I64, table.sizes[place.dim].number());
+      const ExprId size = kernel.size(table.sizes[place.dim]);
       index = kernel.op(LoopOp::Select, kernel.op(LoopOp::Lt, index, zero), kernel.op(LoopOp::Add, index, size), index);
     }
-    const ExprId stride = kernel.integer(Element::I64, table.strides[place.dim].number());
+    const ExprId stride = kernel.size(table.strides[place.dim]);
     const ExprId step = kernel.op(LoopOp::Mul, index, stride);
     further = further == kNoExpr ? step : kernel.op(LoopOp::Add, further, step);
   }
@@ -163,8 +163,8 @@ std::optional<ExprId> lower_lookup(const Node& node, LoopKernel& kernel, Operand
 IndexCheck check_of(const Node& node, const Lookup& lookup, const std::function<int32_t(const Value*)>& buffer_of) {
   IndexCheck check{{}, *node.op.aten, {}};
   for (const Lookup::Place& place : lookup.places) {
-    const int64_t size = lookup.table->type.sizes[place.dim].number();
-    check.bounds.push_back({view_of(place.indices, buffer_of), place.from_end ? -size : 0, size - 1});
+    const Dim& size = lookup.table->type.sizes[place.dim];
+    check.bounds.push_back({view_of(place.indices, buffer_of), place.from_end ? size * -1 : Dim(0), size + -1});
   }
   for (const Arg& arg : node.args) {
     IndexCheck::Argument argument;

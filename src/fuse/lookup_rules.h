@@ -17,7 +17,7 @@ struct Lookup {
     bool from_end = false;  // negative ones count from the end
   };
   const Value* table = nullptr;
-  std::vector<int64_t> sizes;                // of the result
+  std::vector<Dim> sizes;                    // of the result
   std::vector<std::optional<size_t>> along;  // by dimension of the table: that of the result which it lies along
   std::vector<Place> places;
 };

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
+#include <functional>
+#include <span>
+
+#include "fuse/size_math.h"
 
 namespace firesteel {
 namespace {
@@ -16,15 +19,17 @@ void each_map(LoopKernel& kernel, F&& visit) {
   for (LoopStore& store : kernel.stores) visit(store.map);
 }
 
-std::string list_text(const std::vector<int64_t>& numbers) {
+using DimText = std::function<std::string(const Dim&)>;
+
+std::string list_text(std::span<const Dim> dims, const DimText& dim_text) {
   std::string text;
-  for (size_t i = 0; i < numbers.size(); ++i) text += (i ? ", " : "") + std::to_string(numbers[i]);
+  for (size_t i = 0; i < dims.size(); ++i) text += (i ? ", " : "") + dim_text(dims[i]);
   return text;
 }
 
-std::string map_text(const IndexMap& map) {
-  std::string text = "{" + list_text(map.strides) + "}";
-  return map.offset ? std::to_string(map.offset) + " + " + text : text;
+std::string map_text(const IndexMap& map, const DimText& dim_text) {
+  std::string text = "{" + list_text(map.strides, dim_text) + "}";
+  return is_number(map.offset, 0) ? text : dim_text(map.offset) + " + " + text;
 }
 
 // A float's text gives back its bits.
@@ -35,10 +40,11 @@ std::string constant_text(const LoopExpr& expr) {
   return text;
 }
 
-std::string expr_text(const LoopExpr& expr) {
+std::string expr_text(const LoopExpr& expr, const DimText& dim_text) {
   std::string text = std::string(loop_op_text(expr.op)) + " " + element_text(expr.type);
   if (is_load(expr.op)) text += " #" + std::to_string(expr.buffer);
-  if (has_map(expr.op)) text += " " + map_text(expr.map);
+  if (has_map(expr.op)) text += " " + map_text(expr.map, dim_text);
+  if (expr.op == LoopOp::Size) text += " " + dim_text(expr.size);
   if (expr.op == LoopOp::Constant) text += " " + constant_text(expr);
   for (int i = 0; i < operand_count(expr.op); ++i) text += (i ? ", %" : " %") + std::to_string(expr.operands[i]);
   return text;
@@ -99,7 +105,7 @@ bool is_load(LoopOp op) { return op >= LoopOp::Load && op <= LoopOp::LoadIf; }
 bool has_map(LoopOp op) { return is_load(op) || op == LoopOp::Index; }
 
 ExprId LoopKernel::add(LoopExpr expr) {
-  auto [known, is_new] = known_.emplace(expr_text(expr), static_cast<ExprId>(exprs.size()));
+  auto [known, is_new] = known_.emplace(expr_text(expr, &Dim::str), static_cast<ExprId>(exprs.size()));
   if (is_new) exprs.push_back(std::move(expr));
   return known->second;
 }
@@ -146,6 +152,15 @@ ExprId LoopKernel::integer(Element type, int64_t value) {
   return add(std::move(expr));
 }
 
+ExprId LoopKernel::size(const Dim& size) {
+  if (size.is_number()) return integer(Element::I64, size.number());
+  LoopExpr expr;
+  expr.op = LoopOp::Size;
+  expr.type = Element::I64;
+  expr.size = size;
+  return add(std::move(expr));
+}
+
 ExprId LoopKernel::cast(ExprId value, Element type) {
   if (exprs[value].type == type) return value;
   LoopExpr expr;
@@ -166,15 +181,9 @@ ExprId LoopKernel::op(LoopOp op, ExprId a, ExprId b, ExprId c) {
   return add(std::move(expr));
 }
 
-int64_t LoopKernel::points() const { return rows() * row_length(); }
-
-int64_t LoopKernel::rows() const {
-  return std::accumulate(sizes.begin(), sizes.begin() + row_loops(), int64_t{1}, std::multiplies<>());
-}
-
-int64_t LoopKernel::row_length() const {
-  return std::accumulate(sizes.begin() + row_loops(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
+Dim LoopKernel::points() const { return product(sizes); }
+Dim LoopKernel::rows() const { return product(std::span(sizes).first(row_loops())); }
+Dim LoopKernel::row_length() const { return product(std::span(sizes).subspan(row_loops())); }
 
 int64_t LoopKernel::transcendentals() const {
   return std::count_if(exprs.begin(), exprs.end(), [](const LoopExpr& expr) { return is_transcendental(expr.op); });
@@ -188,17 +197,17 @@ std::vector<bool> LoopKernel::varying(size_t loop) const {
       varies[i] = loop < row_loops();
       continue;
     }
-    varies[i] = has_map(expr.op) && (loop >= expr.map.strides.size() || expr.map.strides[loop] != 0);
+    varies[i] = has_map(expr.op) && (loop >= expr.map.strides.size() || !is_number(expr.map.strides[loop], 0));
     for (int k = 0; k < operand_count(expr.op); ++k) varies[i] = varies[i] || varies[expr.operands[k]];
   }
   return varies;
 }
 
 void LoopKernel::reorder(const std::vector<size_t>& order) {
-  auto permute = [&](std::vector<int64_t>& numbers) {
-    std::vector<int64_t> old = numbers;
-    numbers.resize(order.size());
-    for (size_t i = 0; i < order.size(); ++i) numbers[i] = old[order[i]];
+  auto permute = [&](std::vector<Dim>& dims) {
+    std::vector<Dim> old = dims;
+    dims.resize(order.size());
+    for (size_t i = 0; i < order.size(); ++i) dims[i] = old[order[i]];
   };
   permute(sizes);
   each_map(*this, [&](IndexMap& map) { permute(map.strides); });
@@ -210,7 +219,8 @@ const IndexMap* LoopKernel::leading_map() const {
   const IndexMap* best = nullptr;
   int64_t most = 0;
   auto consider = [&](const IndexMap& map) {
-    const int64_t walked = std::count_if(map.strides.begin(), map.strides.end(), [](int64_t s) { return s != 0; });
+    const int64_t walked =
+        std::count_if(map.strides.begin(), map.strides.end(), [](const Dim& s) { return !is_number(s, 0); });
     if (walked > most) best = &map;
     most = std::max(most, walked);
   };
@@ -227,38 +237,60 @@ void LoopKernel::settle_loops() {
   const size_t rows = row_loops();
   std::vector<size_t> order;
   for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] != 1) order.push_back(d);
+    if (!is_number(sizes[d], 1)) order.push_back(d);
   }
   const IndexMap* leading = leading_map();
-  const std::vector<int64_t> walked = leading ? leading->strides : sizes;
+  std::vector<int64_t> walked;
+  for (const Dim& step : leading ? leading->strides : sizes) walked.push_back(estimate(step));
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return (a < rows) != (b < rows) ? a < b : walked[a] > walked[b]; });
   reduced = std::count_if(order.begin(), order.end(), [&](size_t d) { return d >= rows; });
   reorder(order);
   for (size_t d = sizes.size(); d-- > 1;) {
     bool joined = d != row_loops();
-    each_map(*this, [&](IndexMap& map) { joined = joined && map.strides[d - 1] == map.strides[d] * sizes[d]; });
+    each_map(*this,
+             [&](IndexMap& map) { joined = joined && surely_equal(map.strides[d - 1], map.strides[d] * sizes[d]); });
     if (!joined) continue;
     if (d > row_loops()) --reduced;
-    sizes[d - 1] *= sizes[d];
+    sizes[d - 1] = sizes[d - 1] * sizes[d];
     sizes.erase(sizes.begin() + d);
     each_map(*this, [&](IndexMap& map) { map.strides.erase(map.strides.begin() + (d - 1)); });
   }
   known_.clear();  // the texts of loads have changed
+  find_given();
+}
+
+void LoopKernel::find_given() {
+  given.clear();
+  auto take = [&](const Dim& dim) {
+    if (!dim.is_number() && std::find(given.begin(), given.end(), dim) == given.end()) given.push_back(dim);
+  };
+  for (const Dim& size : sizes) take(size);
+  for (const LoopExpr& expr : exprs) take(expr.size);
+  each_map(*this, [&](IndexMap& map) {
+    take(map.offset);
+    for (const Dim& stride : map.strides) take(stride);
+  });
 }
 
 std::string LoopKernel::str() const {
-  std::string text = "loops [" + list_text({sizes.begin(), sizes.begin() + row_loops()});
-  if (reduced) text += " | " + list_text({sizes.begin() + row_loops(), sizes.end()});
+  // By place among what is given, not by name: graphs that name their symbols otherwise share the code.
+  const DimText dim_text = [&](const Dim& dim) {
+    auto place = std::find(given.begin(), given.end(), dim);
+    return place == given.end() ? dim.str() : "n" + std::to_string(place - given.begin());
+  };
+  std::string text = "loops [" + list_text(std::span(sizes).first(row_loops()), dim_text);
+  if (reduced) text += " | " + list_text(std::span(sizes).subspan(row_loops()), dim_text);
   text += "] (";
   for (size_t i = 0; i < buffers.size(); ++i) {
     text += (i ? ", #" : "#") + std::to_string(i) + " " + element_text(buffers[i]);
   }
   text += ") {\n";
-  for (size_t i = 0; i < exprs.size(); ++i) text += "  %" + std::to_string(i) + " = " + expr_text(exprs[i]) + "\n";
+  for (size_t i = 0; i < exprs.size(); ++i)
+    text += "  %" + std::to_string(i) + " = " + expr_text(exprs[i], dim_text) + "\n";
   for (const LoopStore& store : stores) {
     text += std::string("  store ") + (store.per_row ? "row #" : "#") + std::to_string(store.buffer) + " " +
-            map_text(store.map) + " = %" + std::to_string(store.value) + "\n";
+            map_text(store.map, dim_text) + " = %" + std::to_string(store.value) + "\n";
   }
   return text + "}\n";
 }

@@ -1,4 +1,4 @@
-// The loop IR: one kernel over an index space of static sizes. Free of torch, LLVM and any CPU notion.
+// The loop IR: one kernel over an index space. Free of torch, LLVM and any CPU notion.
 //
 // Rules:
 //  - A kernel computes every point of its index space alike. Where its last loops are `reduced`, what they run over is
@@ -11,6 +11,8 @@
 //    further as an expression says; whoever runs the kernel has made sure that it stays inside the buffer.
 //  - Arithmetic is on i32, i64, f32 and f64. The narrow types exist in memory and as results of casts: a bf16 or f16
 //    value is an f32 that was rounded to it, an i8, i16 or u8 value an i32 that was cut to it.
+//  - Sizes, strides and offsets are numbers, or expressions whose values each call gives (`given`): one kernel for many
+//    sizes. Every loop has at least one step; whoever runs the kernel has made sure of it.
 //  - Two kernels with the same text are the same kernel.
 #pragma once
 
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "firesteel/export.h"
+#include "graph/dim.h"
 
 namespace firesteel {
 
@@ -99,6 +102,7 @@ bool is_float(Element type);        // bf16, f16, f32, f64
   X(Fma, "fma", 3, "a * b + c, rounded once where the machine can")                      \
   X(Select, "select", 3, "a ? b : c")                                                    \
   X(Index, "index", 0, "an i64: where an index map leads from 0")                        \
+  X(Size, "size", 0, "an i64 that each call gives")                                      \
   X(RowSum, "row_sum", 1, "of a row: a sum, ints wrap")                                  \
   X(RowProduct, "row_product", 1, "of a row")                                            \
   X(RowMax, "row_max", 1, "of a row: the largest, NaN where there is one")               \
@@ -122,8 +126,8 @@ bool has_map(LoopOp op);  // is said by an index map: reads a buffer, or is an i
 
 // Where in a buffer the point of an index lies, in elements.
 struct IndexMap {
-  int64_t offset = 0;
-  std::vector<int64_t> strides;  // one a dimension of the index space
+  Dim offset = 0;
+  std::vector<Dim> strides;  // one a dimension of the index space
   friend bool operator==(const IndexMap&, const IndexMap&) = default;
 };
 
@@ -138,6 +142,7 @@ struct LoopExpr {
   IndexMap map;         // of a load or an index
   double number = 0;    // Constant of a float type
   int64_t integer = 0;  // Constant of any other
+  Dim size;             // Size
 };
 
 struct LoopStore {
@@ -149,11 +154,12 @@ struct LoopStore {
 
 class LoopKernel {
  public:
-  std::vector<int64_t> sizes;    // the index space: loops over rows, then those along a row, outermost first
+  std::vector<Dim> sizes;        // the index space: loops over rows, then those along a row, outermost first
   size_t reduced = 0;            // how many of the last loops make a row; 0 where nothing is reduced
   std::vector<Element> buffers;  // inputs first, then outputs, in the order of the kernel's arguments
   std::vector<LoopExpr> exprs;
   std::vector<LoopStore> stores;
+  std::vector<Dim> given;  // what each call gives, once the loops are settled: sizes, strides and offsets that are open
 
   // Each gives back an equal expression where there is one.
   ExprId load(int32_t buffer, IndexMap map);
@@ -162,13 +168,15 @@ class LoopKernel {
   ExprId index(IndexMap map);
   ExprId number(Element type, double value);    // of a float type
   ExprId integer(Element type, int64_t value);  // of any other
+  ExprId size(const Dim& size);                 // an i64
   ExprId cast(ExprId value, Element type);
   ExprId op(LoopOp op, ExprId a, ExprId b = kNoExpr, ExprId c = kNoExpr);  // the type follows from the operands
 
   Element type(ExprId id) const { return exprs[id].type; }
-  int64_t points() const;
-  int64_t rows() const;        // all points, where nothing is reduced
-  int64_t row_length() const;  // 1 where nothing is reduced
+  bool is_open() const { return !given.empty(); }
+  Dim points() const;
+  Dim rows() const;        // all points, where nothing is reduced
+  Dim row_length() const;  // 1 where nothing is reduced
   size_t row_loops() const { return sizes.size() - reduced; }
   int64_t transcendentals() const;
   std::vector<bool> varying(size_t loop) const;  // by expression: whether it changes along that loop
@@ -184,6 +192,7 @@ class LoopKernel {
   ExprId add_load(LoopOp op, int32_t buffer, IndexMap map, ExprId operand);
   const IndexMap* leading_map() const;
   void reorder(const std::vector<size_t>& order);
+  void find_given();
   std::unordered_map<std::string, ExprId> known_;  // by text
 };
 

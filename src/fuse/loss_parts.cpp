@@ -29,8 +29,8 @@ const c10::OperatorHandle& op_named(const char* name, const char* overload = "")
 bool is_float_matrix(const Arg& arg) {
   if (arg.kind != Arg::Kind::Value || !is_loopable(arg.value->type)) return false;
   const Type& type = arg.value->type;
-  return type.sizes.size() == 2 && (type.dtype == at::kFloat || type.dtype == at::kDouble) &&
-         type.sizes[0].number() > 0 && type.sizes[1].number() > 1;
+  return type.sizes.size() == 2 && (type.dtype == at::kFloat || type.dtype == at::kDouble) && type.sizes[0] != Dim(0) &&
+         type.sizes[1].is_number() && type.sizes[1].number() > 1;
 }
 
 // self (0), target (1), weight (2), reduction (3), ignored target (4): the loss, and the number of targets.

@@ -24,6 +24,7 @@ class NodeBuilder {
   ExprId in_as(size_t index, Element type);               // likewise, to that type; then as its math type
   ExprId in_unrounded(size_t index);                 // as in(), but a single number is not rounded to a half-width type
   ExprId constant(double value);                     // of the math type
+  ExprId size(const Dim& size);                      // likewise
   ExprId rounded_constant(const at::Scalar& value);  // as the result's type would hold it, in the math type
 
   bool has(size_t index) const { return node_.args[index].kind != Arg::Kind::None; }

@@ -8,6 +8,7 @@
 #include "fuse/piece_rules.h"
 #include "fuse/row_plan.h"
 #include "fuse/row_rules.h"
+#include "fuse/size_math.h"
 
 namespace firesteel {
 namespace {
@@ -30,35 +31,51 @@ bool is_empty(const Type& type) {
 bool results_fit(const Node& node, const NodeSpace& space) {
   for (const auto& output : node.outputs) {
     if (!output->type.is_tensor() || is_empty(output->type)) continue;
-    const std::optional<std::vector<int64_t>> sizes = numbers(output->type.sizes);
-    if (!sizes) return false;
-    std::vector<int64_t> kept, dropped;
+    const std::vector<Dim>& sizes = output->type.sizes;
+    std::vector<Dim> kept, dropped;
     for (size_t d = 0; d < space.sizes.size(); ++d) {
-      kept.push_back(space.reduces() && space.reduced[d] ? 1 : space.sizes[d]);
+      kept.push_back(space.reduces() && space.reduced[d] ? Dim(1) : space.sizes[d]);
       if (!space.reduces() || !space.reduced[d]) dropped.push_back(space.sizes[d]);
     }
-    if (*sizes != space.sizes && *sizes != kept && *sizes != dropped) return false;
+    if (sizes != space.sizes && sizes != kept && sizes != dropped) return false;
   }
   return true;
+}
+
+bool is_open(const std::vector<Dim>& sizes) {
+  return std::any_of(sizes.begin(), sizes.end(), [](const Dim& size) { return !size.is_number(); });
+}
+
+// Every operand is plainly broadcast to the space. Open sizes that are equal for a reason not seen here would be taken
+// for ones to repeat.
+bool operands_fit(const Node& node, const NodeSpace& space, const Value* table = nullptr) {
+  bool fit = true;
+  node.each_input([&](const Value* operand) {
+    const std::vector<Dim>& sizes = operand->type.sizes;
+    if (operand == table || (!is_open(sizes) && !is_open(space.sizes))) return;
+    const size_t first = space.first_dim(operand);
+    fit = fit && sizes.size() <= space.sizes.size() && first + sizes.size() <= space.sizes.size();
+    for (size_t d = 0; fit && d < sizes.size(); ++d) fit = is_number(sizes[d], 1) || sizes[d] == space.sizes[first + d];
+  });
+  return fit;
 }
 
 // Many stretches of memory of less than a vector each. Lookups and pieces do not let loops be joined, so that each
 // stretch would be a loop of its own: ATen is faster.
 bool has_short_runs(const Type& type) {
   constexpr int64_t kShort = 16, kMany = 256;
-  int64_t points = 1, run = 1;
+  int64_t run = 1;
   for (size_t d = 0; d < type.sizes.size(); ++d) {
-    points *= type.sizes[d].number();
-    if (type.strides[d] == Dim(1) && type.sizes[d].number() > 1) run = type.sizes[d].number();
+    if (type.strides[d] == Dim(1) && !is_number(type.sizes[d], 1)) run = estimate(type.sizes[d]);
   }
-  return run < kShort && points / run > kMany;
+  return run < kShort && run > 0 && estimate(product(type.sizes)) / run > kMany;
 }
 
 std::optional<NodeSpace> row_space(const Node& node, const RowRule& rule) {
   const Arg& over = node.args[rule.over];
   if (over.kind != Arg::Kind::Value || !is_loopable(over.value->type)) return std::nullopt;
   NodeSpace space;
-  space.sizes = *numbers(over.value->type.sizes);
+  space.sizes = over.value->type.sizes;
   std::optional<std::vector<bool>> dims = rule.dims(node, space.sizes.size());
   if (!dims) return std::nullopt;
   const bool reduces = std::find(dims->begin(), dims->end(), true) != dims->end();
@@ -71,11 +88,14 @@ std::optional<NodeSpace> row_space(const Node& node, const RowRule& rule) {
     space.aligned.emplace_back(arg.value, first);
   }
   // Rows of one point are copies, and no points need no code: ATen's matter.
-  if ((reduces && space.row_length() < 2) || space.rows() == 0 || !results_fit(node, space)) return std::nullopt;
+  const Dim length = space.row_length();
+  if ((reduces && length.is_number() && length.number() < 2) || is_number(space.rows(), 0) ||
+      !results_fit(node, space) || !operands_fit(node, space))
+    return std::nullopt;
   return space;
 }
 
-RowResults lower_row(const Node& node, const RowRule& rule, int64_t row_length, LoopKernel& kernel,
+RowResults lower_row(const Node& node, const RowRule& rule, const Dim& row_length, LoopKernel& kernel,
                      Operands& operands) {
   NodeBuilder builder(node, kernel, operands);
   if (!builder.usable()) return std::nullopt;
@@ -104,23 +124,27 @@ size_t NodeSpace::first_dim(const Value* operand) const {
   return sizes.size() - operand->type.sizes.size();
 }
 
-int64_t NodeSpace::row_length() const {
-  int64_t length = 1;
-  for (size_t d = 0; d < reduced.size(); ++d) length *= reduced[d] ? sizes[d] : 1;
+Dim NodeSpace::row_length() const {
+  Dim length = 1;
+  for (size_t d = 0; d < reduced.size(); ++d) length = reduced[d] ? length * sizes[d] : length;
   return length;
 }
 
-int64_t NodeSpace::rows() const {
-  int64_t count = 1;
-  for (size_t d = 0; d < sizes.size(); ++d) count *= !reduced.empty() && reduced[d] ? 1 : sizes[d];
+Dim NodeSpace::rows() const {
+  Dim count = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) count = !reduced.empty() && reduced[d] ? count : count * sizes[d];
   return count;
 }
 
 std::optional<NodeSpace> node_space(const Node& node) {
-  if (is_pointwise(node)) return NodeSpace{*numbers(node.outputs[0]->type.sizes), {}};
+  if (is_pointwise(node)) {
+    NodeSpace space{node.outputs[0]->type.sizes, {}};
+    return operands_fit(node, space) ? std::optional(std::move(space)) : std::nullopt;
+  }
   const RowRule* rule = row_rule(node);
   if (!rule) {
     std::optional<NodeSpace> space = lookup_space(node);
+    if (space && !operands_fit(node, *space, space->in_memory.front())) return std::nullopt;
     if (!space) space = piece_space(node);
     return space && !has_short_runs(node.outputs[0]->type) ? space : std::nullopt;
   }

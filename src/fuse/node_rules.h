@@ -7,7 +7,7 @@ namespace firesteel {
 
 // Where a node computes. Its results are values of all points, or of rows where dimensions are reduced.
 struct NodeSpace {
-  std::vector<int64_t> sizes;
+  std::vector<Dim> sizes;
   std::vector<bool> reduced;  // by dimension; empty where none is
   // Operands that lie along other dimensions than the last ones: where they begin.
   std::vector<std::pair<const Value*, size_t>> aligned = {};
@@ -20,8 +20,8 @@ struct NodeSpace {
   bool is_moved(const Value* operand) const;
   size_t first_dim(const Value* operand) const;
   bool reduces() const { return !reduced.empty(); }
-  int64_t rows() const;
-  int64_t row_length() const;
+  Dim rows() const;
+  Dim row_length() const;
 };
 
 // None where the node has no loop form, or where eager's result could not be matched: it stays an ATen call.

@@ -26,14 +26,14 @@ Exponentials exponentials(B& b) {
   return {shifted, sum(b, e), e};
 }
 
-RowResults softmax(B& b, int64_t) {
+RowResults softmax(B& b, const Dim&) {
   if (!is_float(b.out())) return std::nullopt;
   const Exponentials row = exponentials(b);
   return {{times(b, row.exponential, b.op(LoopOp::Div, b.constant(1), row.sum))}};
 }
 
 // A row that is masked out, of nothing but -inf, gives zeros.
-RowResults safe_softmax(B& b, int64_t) {
+RowResults safe_softmax(B& b, const Dim&) {
   if (!is_float(b.out()) || b.has(2)) return std::nullopt;
   const Exponentials row = exponentials(b);
   ExprId factor = b.op(LoopOp::Div, b.constant(1), row.sum);
@@ -41,18 +41,18 @@ RowResults safe_softmax(B& b, int64_t) {
   return {{b.op(LoopOp::Select, masked, b.constant(0), times(b, row.exponential, factor))}};
 }
 
-RowResults log_softmax(B& b, int64_t) {
+RowResults log_softmax(B& b, const Dim&) {
   if (!is_float(b.out())) return std::nullopt;
   const Exponentials row = exponentials(b);
   return {{minus(b, row.shifted, b.op(LoopOp::Log, row.sum))}};
 }
 
-RowResults softmax_backward(B& b, int64_t) {
+RowResults softmax_backward(B& b, const Dim&) {
   ExprId grad = plain(b, 0), y = plain(b, 1);
   return {{times(b, y, minus(b, grad, sum(b, times(b, grad, y))))}};
 }
 
-RowResults log_softmax_backward(B& b, int64_t) {
+RowResults log_softmax_backward(B& b, const Dim&) {
   ExprId grad = plain(b, 0), y = plain(b, 1);
   return {{minus(b, grad, times(b, b.op(LoopOp::Exp, y), sum(b, grad)))}};
 }
@@ -68,9 +68,9 @@ std::optional<std::vector<bool>> normalized_dims(const Node& node, size_t rank) 
 }
 
 // x (0), shape (1), weight (2), bias (3), eps (4): the result, mean and 1/σ of each row.
-RowResults layer_norm(B& b, int64_t length) {
+RowResults layer_norm(B& b, const Dim& length) {
   if (!is_float(b.out())) return std::nullopt;
-  const ExprId n = b.constant(static_cast<double>(length));
+  const ExprId n = b.size(length);
   ExprId x = plain(b, 0), mean = b.op(LoopOp::Div, sum(b, x), n), rest = minus(b, x, mean);
   ExprId variance = b.op(LoopOp::Div, sum(b, times(b, rest, rest)), n);
   ExprId eps = b.constant(b.scalar(4).toDouble());
@@ -96,12 +96,12 @@ std::optional<std::vector<bool>> layer_norm_backward_dims(const Node& node, size
 }
 
 // grad (0), x (1), shape (2), mean (3), 1/σ (4), weight (5), bias (6), mask (7)
-RowResults layer_norm_backward(B& b, int64_t length) {
+RowResults layer_norm_backward(B& b, const Dim& length) {
   if (!is_float(b.out())) return std::nullopt;
   ExprId grad = plain(b, 0), rstd = plain(b, 4), normal = times(b, minus(b, plain(b, 1), plain(b, 3)), rstd);
   if (!wants(b.node(), 0)) return {{kNoExpr, sum(b, times(b, grad, normal)), sum(b, grad)}};
   if (b.has(5)) grad = times(b, grad, plain(b, 5));
-  const ExprId n = b.constant(static_cast<double>(length));
+  const ExprId n = b.size(length);
   ExprId shift = b.op(LoopOp::Div, sum(b, grad), n), slope = b.op(LoopOp::Div, sum(b, times(b, grad, normal)), n);
   return {{times(b, rstd, minus(b, minus(b, grad, shift), times(b, normal, slope))), kNoExpr, kNoExpr}};
 }

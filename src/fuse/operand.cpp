@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "fuse/size_math.h"
+
 namespace firesteel {
 namespace {
 
@@ -53,20 +55,25 @@ bool is_int(const Arg& arg) { return arg.kind == Arg::Kind::Const && arg.constan
 
 int64_t wrapped(int64_t dim, size_t rank) { return dim < 0 ? dim + static_cast<int64_t>(rank) : dim; }
 
+// Where along a dimension of that size a slice begins, or a selected element lies. None where it is not a plain number.
+std::optional<Dim> start_of(const Node& node, const Dim& size, ViewKind kind) {
+  if (node.args[2].kind == Arg::Kind::None) return Dim(0);
+  if (!is_int(node.args[2])) return std::nullopt;
+  const int64_t number = node.args[2].constant.toInt();
+  const Dim start = number < 0 ? size + number : Dim(number);
+  if (number == 0 || kind == ViewKind::Select) return start;  // an element that is not there is an error long before
+  return Dim::make(DimOp::Min, Dim::make(DimOp::Max, start, 0), size);
+}
+
 // Elements from the input's first to the view's. None where an argument is not a plain number.
-std::optional<int64_t> view_offset(const Node& node, ViewKind kind) {
-  if (kind != ViewKind::Select && kind != ViewKind::Slice) return 0;
+std::optional<Dim> view_offset(const Node& node, ViewKind kind) {
+  if (kind != ViewKind::Select && kind != ViewKind::Slice) return Dim(0);
   const Type& input = node.args[0].value->type;
   if (!is_int(node.args[1])) return std::nullopt;
   const int64_t dim = wrapped(node.args[1].constant.toInt(), input.sizes.size());
-  const int64_t size = input.sizes[dim].number();
-  int64_t start = 0;
-  if (node.args[2].kind != Arg::Kind::None) {
-    if (!is_int(node.args[2])) return std::nullopt;
-    start = node.args[2].constant.toInt();
-  }
-  if (start < 0) start += size;
-  return std::clamp<int64_t>(start, 0, size) * input.strides[dim].number();
+  const std::optional<Dim> start = start_of(node, input.sizes[dim], kind);
+  if (!start) return std::nullopt;
+  return *start * input.strides[dim];
 }
 
 const ViewRule* view_rule(const Node& node) {
@@ -87,7 +94,7 @@ std::optional<at::Scalar> fill_of(const Node& node) {
 }
 
 std::optional<Placement> place_through(const Node& node, ViewKind kind, const Placement& input, LoopTable& loops) {
-  const std::vector<int64_t> sizes = *numbers(node.outputs[0]->type.sizes);
+  const std::vector<Dim>& sizes = node.outputs[0]->type.sizes;
   const size_t rank = input.size();
   Placement result = input;
   switch (kind) {
@@ -146,19 +153,8 @@ std::optional<Element> element_of(c10::ScalarType dtype) {
   }
 }
 
-std::optional<std::vector<int64_t>> numbers(const std::vector<Dim>& dims) {
-  std::vector<int64_t> result;
-  result.reserve(dims.size());
-  for (const Dim& dim : dims) {
-    if (!dim.is_number()) return std::nullopt;
-    result.push_back(dim.number());
-  }
-  return result;
-}
-
 bool is_loopable(const Type& type) {
-  return type.is_tensor() && type.device.is_cpu() && element_of(type.dtype) && numbers(type.sizes) &&
-         numbers(type.strides);
+  return type.is_tensor() && type.device.is_cpu() && element_of(type.dtype).has_value();
 }
 
 bool is_mapped_view(const Node& node) { return view_rule(node) != nullptr; }
@@ -173,22 +169,22 @@ Operand resolve(const Value* value) {
       operand.constant = fill_of(node);
       break;
     }
-    operand.offset += *view_offset(node, rule->kind);
+    operand.offset = operand.offset + *view_offset(node, rule->kind);
     operand.views.insert(operand.views.begin(), &node);
     operand.root = node.args[0].value;
   }
   return operand;
 }
 
-std::optional<std::vector<int64_t>> slice_starts(const Operand& operand) {
-  std::vector<int64_t> starts(operand.root->type.sizes.size(), 0);
+std::optional<std::vector<Dim>> slice_starts(const Operand& operand) {
+  std::vector<Dim> starts(operand.root->type.sizes.size(), 0);
   for (const Node* view : operand.views) {
     const Type &from = view->args[0].value->type, &to = view->outputs[0]->type;
     if (view_rule(*view)->kind != ViewKind::Slice || from.strides != to.strides) return std::nullopt;
     const auto dim = static_cast<size_t>(wrapped(view->args[1].constant.toInt(), starts.size()));
-    const int64_t stride = from.strides[dim].number();
-    if (stride == 0) return std::nullopt;
-    starts[dim] += *view_offset(*view, ViewKind::Slice) / stride;
+    const std::optional<Dim> start = start_of(*view, from.sizes[dim], ViewKind::Slice);
+    if (!start || is_number(from.strides[dim], 0)) return std::nullopt;
+    starts[dim] = starts[dim] + *start;
   }
   return starts;
 }

@@ -11,9 +11,7 @@ namespace firesteel {
 
 // The element type in the loop IR; none for dtypes that it does not know.
 std::optional<Element> element_of(c10::ScalarType dtype);
-// Sizes or strides as numbers; none where one is symbolic.
-std::optional<std::vector<int64_t>> numbers(const std::vector<Dim>& dims);
-// A tensor on the CPU with static sizes and strides and a known element type.
+// A tensor on the CPU with a known element type.
 bool is_loopable(const Type& type);
 
 // Whether the node only looks at its input's memory in another way, expressible by an index map.
@@ -22,7 +20,7 @@ bool is_mapped_view(const Node& node);
 struct Operand {
   const Value* root = nullptr;         // what the views start from
   std::vector<const Node*> views;      // from the root outwards
-  int64_t offset = 0;                  // of the viewed element 0 from the root's, in elements
+  Dim offset = 0;                      // of the viewed element 0 from the root's, in elements
   std::optional<at::Scalar> constant;  // a tensor filled with one number (`full`, `zeros`, …): no memory is read
 };
 
@@ -30,7 +28,7 @@ struct Operand {
 Operand resolve(const Value* value);
 
 // How far the viewed points lie from the root's along each dimension, where the views do nothing but cut pieces out.
-std::optional<std::vector<int64_t>> slice_starts(const Operand& operand);
+std::optional<std::vector<Dim>> slice_starts(const Operand& operand);
 
 // Where the viewed value lies in an index space in which its root lies at `root`; a dimension that repeats has no
 // loops. None where a view drops or regroups points, so that the value is not the same points in another shape.

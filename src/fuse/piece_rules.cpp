@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "fuse/operand.h"
+#include "fuse/size_math.h"
 
 namespace firesteel {
 namespace {
@@ -43,10 +44,10 @@ Piece plain_piece(const Value* value) {
 }
 
 // Without one dimension of the result, in which it lies at `place`.
-Piece slab(const Value* value, size_t dim, int64_t place) {
+Piece slab(const Value* value, size_t dim, const Dim& place) {
   Piece piece = plain_piece(value);
   for (size_t& along : piece.along) along += along >= dim;
-  piece.ranges.push_back({dim, place, place + 1});
+  piece.ranges.push_back({dim, place, place + Dim(1)});
   return piece;
 }
 
@@ -57,20 +58,21 @@ Found joined(const Node& node) {
   const std::optional<size_t> dim = dim_at(node, 1, node.outputs[0]->type.sizes.size());
   if (!dim || items.empty() || items.size() > kMostPieces) return std::nullopt;
   Pieces found;
-  int64_t begin = 0;
+  Dim begin = 0;
   for (const Arg& item : items) {
     if (item.kind != Arg::Kind::Value || item.value->type.dtype != node.outputs[0]->type.dtype) return std::nullopt;
     if (stacks) {
-      found.pieces.push_back(slab(item.value, *dim, begin++));
+      found.pieces.push_back(slab(item.value, *dim, begin));
+      begin = begin + Dim(1);
       continue;
     }
     if (item.value->type.sizes.size() != node.outputs[0]->type.sizes.size()) return std::nullopt;
-    const int64_t size = item.value->type.sizes[*dim].number();
+    const Dim& size = item.value->type.sizes[*dim];
     Piece piece = plain_piece(item.value);
     piece.start[*dim] = begin;
     piece.ranges.push_back({*dim, begin, begin + size});
     found.pieces.push_back(std::move(piece));
-    begin += size;
+    begin = begin + size;
   }
   return found;
 }
@@ -98,8 +100,7 @@ Found padded(const Node& node) {
   for (size_t i = 0; i + 1 < pad.size(); i += 2) {
     const size_t dim = rank - 1 - i / 2;
     piece.start[dim] = pad[i];
-    const int64_t size = piece.value->type.sizes[dim].number();
-    piece.ranges.push_back({dim, pad[i], pad[i] + size});
+    piece.ranges.push_back({dim, pad[i], piece.value->type.sizes[dim] + pad[i]});
   }
   const at::Scalar value = node.args[2].constant.toScalar();
   if (!holds(*element_of(piece.value->type.dtype), value)) return std::nullopt;
@@ -111,11 +112,11 @@ Found slice_backward(const Node& node) {
   const std::optional<size_t> dim = dim_at(node, 2, node.outputs[0]->type.sizes.size());
   std::optional<int64_t> start = whole_at(node, 3);
   if (!dim || !start || whole_at(node, 5) != 1 || node.args[0].kind != Arg::Kind::Value) return std::nullopt;
-  const int64_t size = node.outputs[0]->type.sizes[*dim].number();
-  if (*start < 0) *start += size;
+  const Dim& size = node.outputs[0]->type.sizes[*dim];
+  const Dim first = *start < 0 ? size + *start : Dim(*start);
   Piece piece = plain_piece(node.args[0].value);
-  piece.start[*dim] = std::clamp<int64_t>(*start, 0, size);
-  piece.ranges.push_back({*dim, piece.start[*dim], piece.start[*dim] + piece.value->type.sizes[*dim].number()});
+  piece.start[*dim] = *start == 0 ? first : Dim::make(DimOp::Min, Dim::make(DimOp::Max, first, 0), size);
+  piece.ranges.push_back({*dim, piece.start[*dim], piece.start[*dim] + piece.value->type.sizes[*dim]});
   return Pieces{{std::move(piece)}};
 }
 
@@ -124,8 +125,8 @@ Found select_backward(const Node& node) {
   const std::optional<size_t> dim = dim_at(node, 2, node.outputs[0]->type.sizes.size());
   const std::optional<int64_t> place = whole_at(node, 3);
   if (!dim || !place || node.args[0].kind != Arg::Kind::Value) return std::nullopt;
-  const int64_t size = node.outputs[0]->type.sizes[*dim].number();
-  return Pieces{{slab(node.args[0].value, *dim, *place < 0 ? *place + size : *place)}};
+  const Dim& size = node.outputs[0]->type.sizes[*dim];
+  return Pieces{{slab(node.args[0].value, *dim, *place < 0 ? size + *place : Dim(*place))}};
 }
 
 using PieceRules = std::unordered_map<std::string_view, Found (*)(const Node&)>;
@@ -143,7 +144,7 @@ const PieceRules& piece_rules() {
 bool is_plain(const Type& type) {
   constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
   return is_loopable(type) && std::all_of(type.sizes.begin(), type.sizes.end(), [](const Dim& size) {
-           return size.number() > 0 && size.number() < kLargest;
+           return !size.is_number() || (size.number() > 0 && size.number() < kLargest);
          });
 }
 
@@ -159,14 +160,20 @@ Found pieces_of(const Node& node) {
   return plain ? rule->second(node) : std::nullopt;
 }
 
-ExprId is_inside(const Piece& piece, const std::vector<int64_t>& sizes, LoopKernel& kernel, Operands& operands) {
+ExprId is_inside(const Piece& piece, const std::vector<Dim>& sizes, LoopKernel& kernel, Operands& operands) {
   ExprId inside = kNoExpr;
   auto add = [&](ExprId bound) { inside = inside == kNoExpr ? bound : kernel.op(LoopOp::And, inside, bound); };
   for (const Piece::Range& range : piece.ranges) {
     const ExprId at = kernel.cast(operands.index(range.dim), Element::I32);
-    auto number = [&](int64_t value) { return kernel.integer(Element::I32, value); };
-    if (range.begin > 0) add(kernel.op(LoopOp::Ge, at, number(range.begin)));
-    if (range.end < sizes[range.dim]) add(kernel.op(LoopOp::Lt, at, number(range.end)));
+    auto number = [&](const Dim& value) {
+      if (value.is_number()) return kernel.integer(Element::I32, value.number());
+      return kernel.cast(kernel.size(value), Element::I32);
+    };
+    auto below = [](const Dim& a, const Dim& b) {  // or not known not to be
+      return a.is_number() && b.is_number() ? a.number() < b.number() : !surely_equal(a, b);
+    };
+    if (below(0, range.begin)) add(kernel.op(LoopOp::Ge, at, number(range.begin)));
+    if (below(range.end, sizes[range.dim])) add(kernel.op(LoopOp::Lt, at, number(range.end)));
   }
   return inside == kNoExpr ? kernel.integer(Element::Bool, 1) : inside;
 }
@@ -183,7 +190,7 @@ ExprId number_of(const at::Scalar& value, Element type, LoopKernel& kernel) {
 std::optional<NodeSpace> piece_space(const Node& node) {
   const Found found = pieces_of(node);
   if (!found) return std::nullopt;
-  NodeSpace space{*numbers(node.outputs[0]->type.sizes), {}};
+  NodeSpace space{node.outputs[0]->type.sizes, {}};
   for (const Piece& piece : found->pieces) space.moved.push_back(piece.value);
   return space;
 }
@@ -191,7 +198,7 @@ std::optional<NodeSpace> piece_space(const Node& node) {
 std::optional<ExprId> lower_pieces(const Node& node, LoopKernel& kernel, Operands& operands) {
   const Found found = pieces_of(node);
   if (!found) return std::nullopt;
-  const std::vector<int64_t> sizes = *numbers(node.outputs[0]->type.sizes);
+  const std::vector<Dim>& sizes = node.outputs[0]->type.sizes;
   ExprId result = number_of(found->rest, *element_of(node.outputs[0]->type.dtype), kernel);
   for (const Piece& piece : found->pieces) {
     const ExprId inside = is_inside(piece, sizes, kernel, operands);

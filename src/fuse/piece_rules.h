@@ -8,12 +8,12 @@ namespace firesteel {
 // A tensor that lies somewhere in the result.
 struct Piece {
   const Value* value = nullptr;
-  std::vector<size_t> along;   // by dimension of the piece: that of the result
-  std::vector<int64_t> start;  // by dimension of the piece: where in the result it begins
+  std::vector<size_t> along;  // by dimension of the piece: that of the result
+  std::vector<Dim> start;     // by dimension of the piece: where in the result it begins
   // Where along a dimension of the result it lies: those in which it does not fill the result.
   struct Range {
     size_t dim;
-    int64_t begin, end;
+    Dim begin, end;
   };
   std::vector<Range> ranges;
 };

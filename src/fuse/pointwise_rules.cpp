@@ -6,6 +6,7 @@
 #include "fuse/lookup_rules.h"
 #include "fuse/piece_rules.h"
 #include "fuse/pointwise_tables.h"
+#include "fuse/size_math.h"
 
 namespace firesteel {
 namespace {
@@ -110,9 +111,12 @@ Result leaky_relu_backward(B& b) {
 Result mse_loss_backward(B& b) {
   if (!is_full_width(b)) return std::nullopt;
   constexpr int64_t kMean = 1;
-  double points = 1;
-  for (const Dim& size : b.node().args[1].value->type.sizes) points *= static_cast<double>(size.number());
-  ExprId factor = b.constant(b.integer(3) == kMean ? 2 / points : 2);
+  const Dim points = product(b.node().args[1].value->type.sizes);
+  ExprId factor = b.constant(2);
+  if (b.integer(3) == kMean) {
+    factor = points.is_number() ? b.constant(2 / static_cast<double>(points.number()))
+                                : b.op(LoopOp::Div, factor, b.size(points));
+  }
   ExprId distance = b.op(LoopOp::Sub, b.in(1), b.in(2));
   return b.op(LoopOp::Mul, b.op(LoopOp::Mul, factor, distance), b.in(0));
 }

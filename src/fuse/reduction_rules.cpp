@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "fuse/row_rules.h"
+#include "fuse/size_math.h"
 #include "graph/passes/purity.h"
 
 namespace firesteel {
@@ -17,7 +18,7 @@ bool widens(Element from, Element to) {
 Element element_in(B& b) { return *element_of(b.node().args[0].value->type.dtype); }
 
 template <LoopOp op>
-RowResults accumulate(B& b, int64_t) {
+RowResults accumulate(B& b, const Dim&) {
   const Element out = b.out();
   if (out == Element::Bool || (is_float(element_in(b)) && !is_float(out)) || !widens(element_in(b), out) ||
       (!is_float(out) && out != Element::I64))
@@ -25,37 +26,35 @@ RowResults accumulate(B& b, int64_t) {
   return {{b.op(op, b.in(0))}};
 }
 
-ExprId mean_of(B& b, ExprId x, int64_t length) {
-  return b.op(LoopOp::Div, b.op(LoopOp::RowSum, x), b.constant(static_cast<double>(length)));
-}
+ExprId mean_of(B& b, ExprId x, const Dim& length) { return b.op(LoopOp::Div, b.op(LoopOp::RowSum, x), b.size(length)); }
 
-RowResults mean(B& b, int64_t length) {
+RowResults mean(B& b, const Dim& length) {
   if (!is_float(b.out()) || !widens(element_in(b), b.out())) return std::nullopt;
   return {{mean_of(b, b.in(0), length)}};
 }
 
 template <LoopOp op>
-RowResults extreme(B& b, int64_t) {
+RowResults extreme(B& b, const Dim&) {
   if (b.out() == Element::Bool) return {{b.op(op == LoopOp::RowMax ? LoopOp::RowAny : LoopOp::RowAll, b.raw(0))}};
   return {{b.op(op, b.in(0))}};
 }
 
 template <LoopOp op>
-RowResults of_truths(B& b, int64_t) {
+RowResults of_truths(B& b, const Dim&) {
   return {{b.op(op, b.kernel().cast(b.raw(0), Element::Bool))}};
 }
 
 // Where in the row a point lies, counted as `reduced` dimensions in their order.
 ExprId place_in_row(B& b) {
-  const std::vector<int64_t> sizes = *numbers(b.node().args[0].value->type.sizes);
+  const std::vector<Dim>& sizes = b.node().args[0].value->type.sizes;
   const std::vector<bool> reduced = *dims_by_name(b.node(), sizes.size());
   ExprId place = b.kernel().integer(Element::I64, 0);
-  int64_t stride = 1;
+  Dim stride = 1;
   for (size_t d = sizes.size(); d-- > 0;) {
     if (!reduced[d]) continue;
-    ExprId step = b.kernel().integer(Element::I64, stride);
-    place = b.op(LoopOp::Add, place, stride == 1 ? b.index(d) : b.op(LoopOp::Mul, b.index(d), step));
-    stride *= sizes[d];
+    ExprId step = b.kernel().size(stride);
+    place = b.op(LoopOp::Add, place, is_number(stride, 1) ? b.index(d) : b.op(LoopOp::Mul, b.index(d), step));
+    stride = stride * sizes[d];
   }
   return place;
 }
@@ -66,8 +65,8 @@ struct Best {
 
 // The largest or smallest and where it is first; a NaN is larger and smaller than all else.
 template <LoopOp op>
-std::optional<Best> best_of(B& b, int64_t length) {
-  if (length >= std::numeric_limits<int32_t>::max()) return std::nullopt;
+std::optional<Best> best_of(B& b, const Dim& length) {
+  if (length.is_number() && length.number() >= std::numeric_limits<int32_t>::max()) return std::nullopt;
   const Element in = element_in(b);
   ExprId x = b.kernel().cast(b.raw(0), in == Element::Bool ? Element::I32 : computed_as(in)), best = b.op(op, x);
   ExprId here = b.op(LoopOp::Eq, x, best);
@@ -78,14 +77,14 @@ std::optional<Best> best_of(B& b, int64_t length) {
 }
 
 template <LoopOp op>
-RowResults place_of_best(B& b, int64_t length) {
+RowResults place_of_best(B& b, const Dim& length) {
   auto found = best_of<op>(b, length);
   if (!found) return std::nullopt;
   return {{found->place}};
 }
 
 template <LoopOp op>
-RowResults best_and_place(B& b, int64_t length) {
+RowResults best_and_place(B& b, const Dim& length) {
   auto found = best_of<op>(b, length);
   if (!found) return std::nullopt;
   return {{found->value, found->place}};
@@ -95,37 +94,39 @@ RowResults best_and_place(B& b, int64_t length) {
 struct Moments {
   ExprId mean, variance;
 };
-std::optional<Moments> moments(B& b, int64_t length) {
+std::optional<Moments> moments(B& b, const Dim& length) {
   const Arg* correction = find_arg(b.node(), "correction");
   if (!is_float(b.out()) || !correction) return std::nullopt;
   double missing = 1;
   if (correction->kind == Arg::Kind::Const) missing = correction->constant.toScalar().toDouble();
   ExprId x = b.in(0), average = mean_of(b, x, length), rest = b.op(LoopOp::Sub, x, average);
   ExprId squares = b.op(LoopOp::RowSum, b.op(LoopOp::Mul, rest, rest));
-  ExprId divisor = b.constant(std::max(0.0, static_cast<double>(length) - missing));
+  const ExprId divisor = length.is_number()
+                             ? b.constant(std::max(0.0, static_cast<double>(length.number()) - missing))
+                             : b.op(LoopOp::Max, b.op(LoopOp::Sub, b.size(length), b.constant(missing)), b.constant(0));
   return Moments{average, b.op(LoopOp::Div, squares, divisor)};
 }
 
-RowResults var(B& b, int64_t length) {
+RowResults var(B& b, const Dim& length) {
   auto found = moments(b, length);
   if (!found) return std::nullopt;
   return {{found->variance}};
 }
 
-RowResults std_dev(B& b, int64_t length) {
+RowResults std_dev(B& b, const Dim& length) {
   auto found = moments(b, length);
   if (!found) return std::nullopt;
   return {{b.op(LoopOp::Sqrt, found->variance)}};
 }
 
-RowResults var_mean(B& b, int64_t length) {
+RowResults var_mean(B& b, const Dim& length) {
   auto found = moments(b, length);
   if (!found) return std::nullopt;
   return {{found->variance, found->mean}};
 }
 
 // A row of nothing but -inf must not become NaN.
-RowResults logsumexp(B& b, int64_t) {
+RowResults logsumexp(B& b, const Dim&) {
   if (!is_float(b.out())) return std::nullopt;
   ExprId x = b.in(0), largest = b.op(LoopOp::RowMax, x);
   ExprId finite =
@@ -135,7 +136,7 @@ RowResults logsumexp(B& b, int64_t) {
 }
 
 // self (0), target (1), reduction (2): the mean or the sum of all squares.
-RowResults mse_loss(B& b, int64_t length) {
+RowResults mse_loss(B& b, const Dim& length) {
   constexpr int64_t kMean = 1;
   if (b.out() != Element::F32 && b.out() != Element::F64) return std::nullopt;
   ExprId distance = b.op(LoopOp::Sub, b.in(0), b.in(1)), square = b.op(LoopOp::Mul, distance, distance);
@@ -150,7 +151,7 @@ std::optional<std::vector<bool>> mse_loss_dims(const Node& node, size_t rank) {
              : std::nullopt;
 }
 
-RowResults vector_norm(B& b, int64_t) {
+RowResults vector_norm(B& b, const Dim&) {
   if (!is_float(element_in(b)) || !is_float(b.out()) || !widens(element_in(b), b.out()) || !b.is_constant(1))
     return std::nullopt;
   const double order = b.scalar(1).toDouble();

@@ -2,6 +2,7 @@
 #include "fuse/repeats.h"
 
 #include "fuse/operand.h"
+#include "fuse/size_math.h"
 
 namespace firesteel {
 namespace {
@@ -54,7 +55,7 @@ class Repeats {
     if (member == members_.end()) return false;
     const NodeSpace& space = member->second.space;
     return !space.wants_in_memory(reader.value) && slice_starts(reader.operand) &&
-           (space.is_moved(reader.value) || *numbers(reader.value->type.sizes) == space.sizes);
+           (space.is_moved(reader.value) || reader.value->type.sizes == space.sizes);
   }
 
   // Values whose readers outside of the group can all repeat them, in kernels or in what kernels repeat.
@@ -94,11 +95,7 @@ class Repeats {
     return home >= 0 && home != group_of_(value->def);
   }
 
-  static int64_t points(const Value* value) {
-    int64_t count = 1;
-    for (const Dim& size : value->type.sizes) count *= size.number();
-    return count;
-  }
+  static int64_t points(const Value* value) { return estimate(product(value->type.sizes)); }
 
   // Operations to compute the value from memory that no kernel has to write for it.
   int64_t cost(const Value* value) const {
@@ -111,7 +108,7 @@ class Repeats {
     for (const LoopExpr& expr : scratch.exprs) {
       const bool dear = is_transcendental(expr.op) || expr.op == LoopOp::Div || expr.op == LoopOp::Sqrt ||
                         expr.op == LoopOp::LoadAt || expr.op == LoopOp::Quotient;
-      total += dear ? kDear : expr.op != LoopOp::Load && expr.op != LoopOp::Constant;
+      total += dear ? kDear : expr.op != LoopOp::Load && expr.op != LoopOp::Constant && expr.op != LoopOp::Size;
     }
     value->def->each_input([&](const Value* input) {
       Operand operand = resolve(input);

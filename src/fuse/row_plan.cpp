@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "fuse/size_math.h"
+
 namespace firesteel {
 namespace {
 
@@ -16,7 +18,7 @@ int cost_of(LoopOp op) {
   if (is_transcendental(op)) return 10;
   if (op == LoopOp::Div || op == LoopOp::Sqrt) return 5;
   if (is_load(op)) return 2;
-  return op == LoopOp::Constant ? 0 : 1;
+  return op == LoopOp::Constant || op == LoopOp::Size ? 0 : 1;
 }
 
 }  // namespace
@@ -33,9 +35,9 @@ int RowPlan::kept_from(ExprId id) const {
   return std::find(kept.begin(), kept.end(), id) == kept.end() ? -1 : first_use[id];
 }
 
-int64_t RowPlan::kept_bytes(const LoopKernel& kernel) const {
+int64_t RowPlan::kept_bytes_a_point(const LoopKernel& kernel) const {
   int64_t bytes = 0;
-  for (ExprId id : kept) bytes += element_bytes(computed_as(kernel.type(id))) * kernel.row_length();
+  for (ExprId id : kept) bytes += element_bytes(computed_as(kernel.type(id)));
   return bytes;
 }
 
@@ -51,7 +53,7 @@ void RowPlan::find_levels(const LoopKernel& kernel) {
     }
     if (has_map(expr.op)) {
       of_row = of_row && std::all_of(expr.map.strides.begin() + static_cast<int64_t>(kernel.row_loops()),
-                                     expr.map.strides.end(), [](int64_t stride) { return stride == 0; });
+                                     expr.map.strides.end(), [](const Dim& stride) { return is_number(stride, 0); });
     }
     per_row[i] = of_row;
     if (is_reduction(expr.op)) {
@@ -133,7 +135,8 @@ void RowPlan::choose_kept(const LoopKernel& kernel) {
     }
     for (ExprId id : needed[p]) computed[id] = true;
   }
-  if (kept_bytes(kernel) > kLargestKept) kept.clear();
+  const Dim length = kernel.row_length();  // where it is open, the caller brings the memory
+  if (length.is_number() && kept_bytes_a_point(kernel) * length.number() > kLargestKept) kept.clear();
   find_needs(kernel);
 }
 
@@ -144,8 +147,8 @@ void RowPlan::choose_direction(const LoopKernel& kernel) {
   auto score = [&](size_t loop) {
     int total = 0;
     auto add = [&](const IndexMap& map) {
-      const int64_t stride = map.strides[loop];
-      total += stride == 1 ? 1 : stride == 0 ? 0 : -2;
+      const Dim& stride = map.strides[loop];
+      total += is_number(stride, 1) ? 1 : is_number(stride, 0) ? 0 : -2;
     };
     const std::vector<bool> varies = kernel.varying(loop);
     for (size_t i = 0; i < kernel.exprs.size(); ++i) {
@@ -167,15 +170,33 @@ void RowPlan::choose_direction(const LoopKernel& kernel) {
 
 // One pass only: what a second one reads is not known before all chunks are done.
 void RowPlan::choose_chunks(const LoopKernel& kernel) {
-  const int64_t rows = kernel.rows();
-  if (passes != 1 || kernel.points() < kSmallWork || rows > (across ? kFewColumns : kFewRows)) return;
-  const int64_t first = kernel.sizes[kernel.row_loops()];
-  const int64_t points_a_step = std::max<int64_t>(1, kernel.points() / first);
-  chunk = std::max<int64_t>(1, kChunkPoints / points_a_step);
-  chunks = (first + chunk - 1) / chunk;
-  if (chunks < 2) chunk = chunks = 0;
+  const Dim rows = kernel.rows(), length = kernel.row_length();
+  const int64_t few = across ? kFewColumns : kFewRows;
+  if (passes != 1 || (rows.is_number() && rows.number() > few)) return;
+  if (rows.is_number() && length.is_number()) {
+    cut = Cut::Always;
+    if (!chunks_of(*this, rows.number(), length.number(), kernel.sizes[kernel.row_loops()].number()).count)
+      cut = Cut::Never;
+    return;
+  }
+  // As many points as few rows can have are too few.
+  if (length.is_number() && length.number() * few < kSmallWork) return;
+  cut = Cut::AsCalled;
 }
 
-bool worth_many_passes(int64_t rows, int64_t row_length) { return rows >= 8 || row_length <= (1 << 14); }
+Chunks chunks_of(const RowPlan& plan, int64_t rows, int64_t row_length, int64_t first) {
+  const int64_t points = rows * row_length;
+  if (!plan.chunks() || points < kSmallWork || rows > (plan.across ? kFewColumns : kFewRows)) return {};
+  const int64_t points_a_step = std::max<int64_t>(1, points / first);
+  Chunks chunks{std::max<int64_t>(1, kChunkPoints / points_a_step), 0};
+  chunks.count = (first + chunks.steps - 1) / chunks.steps;
+  return chunks.count < 2 ? Chunks{} : chunks;
+}
+
+// Sizes that are open count as many: but a single row is as long as the whole tensor.
+bool worth_many_passes(const Dim& rows, const Dim& row_length) {
+  if (row_length.is_number() && row_length.number() <= (1 << 14)) return true;
+  return rows.is_number() ? rows.number() >= 8 || (rows.number() > 1 && !row_length.is_number()) : true;
+}
 
 }  // namespace firesteel

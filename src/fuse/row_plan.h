@@ -25,15 +25,13 @@ struct RowPlan {
   std::vector<ExprId> row_values;               // expressions of rows that anything reads, in order
 
   bool across = false;  // a vector holds many rows, else many points of one
-  int64_t chunk = 0;    // steps of the first reduced loop in a chunk; 0: rows stay whole
-  int64_t chunks = 0;   // of a row
+  // Whether rows are cut. Of a kernel for open sizes each call decides: its code can do both.
+  enum class Cut : uint8_t { Never, Always, AsCalled } cut = Cut::Never;
   size_t reduction_count = 0;
 
-  int kept_from(ExprId id) const;                      // the pass that computes it; -1 where it is not kept
-  int64_t kept_bytes(const LoopKernel& kernel) const;  // of one row
-  int64_t chunk_slots(const LoopKernel& kernel) const {
-    return chunks * static_cast<int64_t>(reduction_count) * kernel.rows();  // of 8 bytes
-  }
+  int kept_from(ExprId id) const;  // the pass that computes it; -1 where it is not kept
+  int64_t kept_bytes_a_point(const LoopKernel& kernel) const;
+  bool chunks() const { return cut != Cut::Never; }  // code for chunks is there
 
  private:
   void find_levels(const LoopKernel& kernel);
@@ -43,7 +41,14 @@ struct RowPlan {
   void choose_chunks(const LoopKernel& kernel);
 };
 
+// How many chunks a row is cut into, and of how many steps of its first loop.
+struct Chunks {
+  int64_t steps = 0, count = 0;  // 0: rows stay whole
+};
+// `first`: the size of the first reduced loop. Only where the plan has chunks().
+Chunks chunks_of(const RowPlan& plan, int64_t rows, int64_t row_length, int64_t first);
+
 // Rows worth passing over more than once in one kernel: few and long ones would leave threads idle.
-bool worth_many_passes(int64_t rows, int64_t row_length);
+bool worth_many_passes(const Dim& rows, const Dim& row_length);
 
 }  // namespace firesteel

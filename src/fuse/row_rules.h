@@ -15,7 +15,7 @@ struct RowRule {
   size_t over;  // the argument whose points it computes
   // The dimensions of that argument which it reduces. None where the arguments are not plain.
   std::optional<std::vector<bool>> (*dims)(const Node& node, size_t rank);
-  RowResults (*lower)(NodeBuilder& builder, int64_t row_length);
+  RowResults (*lower)(NodeBuilder& builder, const Dim& row_length);
   // Arguments that do not lie along the last dimensions of the space, and where they begin: (argument, dimension).
   std::vector<std::pair<size_t, size_t>> aligned = {};
 };

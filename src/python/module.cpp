@@ -93,6 +93,7 @@ nb::dict native_counts() {
   result["native_ops"] = runs.native_ops;
   result["aten_ops"] = runs.aten_ops;
   result["onednn_matmuls"] = runs.onednn_matmuls;
+  result["open_kernels"] = runs.open_kernels;
   const FrozenCounters frozen = frozen_counters();
   result["frozen_runs"] = frozen.runs;
   result["weights_prepared"] = frozen.preparations;

@@ -6,34 +6,46 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/ops/as_strided.h>
+#include <c10/util/SmallVector.h>
 
 namespace firesteel {
 namespace {
 
+using Numbers = c10::SmallVector<int64_t, 5>;
+
+// By the time of a call all of them are numbers.
+Numbers numbers(const std::vector<Dim>& dims) {
+  Numbers result;
+  for (const Dim& dim : dims) result.push_back(dim.number());
+  return result;
+}
+
 at::Tensor viewed(const InputView& view, at::ArrayRef<at::Tensor> inputs) {
   const at::Tensor& input = inputs[view.input];
-  return at::as_strided(input, view.sizes, view.strides, input.storage_offset() + view.offset);
+  return at::as_strided(input, numbers(view.sizes), numbers(view.strides),
+                        input.storage_offset() + view.offset.number());
 }
 
 template <class T>
-bool all_within(const T* numbers, int64_t count, int64_t lowest, int64_t highest) {
+bool all_within(const T* indices, int64_t count, int64_t lowest, int64_t highest) {
   T low = std::numeric_limits<T>::max(), high = std::numeric_limits<T>::min();
   for (int64_t i = 0; i < count; ++i) {
-    low = std::min(low, numbers[i]);
-    high = std::max(high, numbers[i]);
+    low = std::min(low, indices[i]);
+    high = std::max(high, indices[i]);
   }
   return count == 0 || (low >= lowest && high <= highest);
 }
 
 bool holds(const IndexCheck::Bounds& bounds, at::ArrayRef<at::Tensor> inputs) {
   const at::Tensor& input = inputs[bounds.indices.input];
-  at::Tensor numbers = input;
-  const bool whole = bounds.indices.offset == 0 && input.is_contiguous() &&
-                     input.sizes() == at::IntArrayRef(bounds.indices.sizes) &&
-                     input.strides() == at::IntArrayRef(bounds.indices.strides);
-  if (!whole) numbers = viewed(bounds.indices, inputs).contiguous();
-  return AT_DISPATCH_INDEX_TYPES(numbers.scalar_type(), "check_indices", [&] {
-    return all_within(numbers.const_data_ptr<index_t>(), numbers.numel(), bounds.lowest, bounds.highest);
+  at::Tensor indices = input;
+  const bool whole = bounds.indices.offset.number() == 0 && input.is_contiguous() &&
+                     input.sizes() == at::IntArrayRef(numbers(bounds.indices.sizes)) &&
+                     input.strides() == at::IntArrayRef(numbers(bounds.indices.strides));
+  if (!whole) indices = viewed(bounds.indices, inputs).contiguous();
+  return AT_DISPATCH_INDEX_TYPES(indices.scalar_type(), "check_indices", [&] {
+    return all_within(indices.const_data_ptr<index_t>(), indices.numel(), bounds.lowest.number(),
+                      bounds.highest.number());
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 
 #include <ATen/ScalarOps.h>
 #include <fmt/ranges.h>
@@ -124,6 +125,11 @@ std::shared_ptr<KernelCall> Program::add_kernel(const Graph& graph, const FusedG
   instructions_.push_back(instruction);
   each_run_.native_ops += group.nodes.size();
   ++each_run_.kernels;
+  if (group.kernel.is_open()) {
+    ++each_run_.open_kernels;
+    loop_dims_.insert(loop_dims_.end(), group.kernel.sizes.begin(), group.kernel.sizes.end());
+    loop_dims_.push_back(group.kernel.row_length());
+  }
   return instruction.kernel;
 }
 
@@ -173,6 +179,10 @@ void Program::finish(const Graph& graph) {
   slot_of_.clear();
   if (!dims_.empty()) sizes_.emplace(dims_);
   dims_.clear();
+  std::erase_if(loop_dims_, [](const Dim& dim) { return dim.is_number(); });
+  if (!loop_dims_.empty()) loops_.emplace(loop_dims_, symbol_names(loop_dims_));
+  loop_count_ = loop_dims_.size();
+  loop_dims_.clear();
   mark_last_uses();
   costs_ = std::make_shared<RunCosts>(instructions_.size());
   bool safe = true;  // nothing from here on may refuse
@@ -261,21 +271,20 @@ std::vector<const void*> Program::shared_storages(const std::vector<at::Tensor>&
   return shared;
 }
 
-void Program::execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots,
-                             std::span<const void* const> shared) {
+void Program::execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots, const Run& run) {
   c10::SmallVector<const at::Tensor*, 16> inputs;
   for (const Argument& argument : instruction.arguments) inputs.push_back(&slots[argument.slot]);
   c10::SmallVector<at::Tensor, 8> outputs(instruction.results.size());
   for (const Overwrite& pair : instruction.overwrites) {
     const at::Tensor& input = *inputs[pair.input];
-    if (!std::binary_search(shared.begin(), shared.end(), input.storage().unsafeGetStorageImpl()))
+    if (!std::binary_search(run.shared.begin(), run.shared.end(), input.storage().unsafeGetStorageImpl()))
       outputs[pair.output] = input;
   }
   for (const Overwrite& pair : instruction.reuses) {
     const at::Tensor& input = *inputs[pair.input];
     if (!outputs[pair.output].defined() && is_sole_owner(input)) outputs[pair.output] = input;
   }
-  instruction.kernel->run({inputs.data(), inputs.size()}, {outputs.data(), outputs.size()});
+  instruction.kernel->run({inputs.data(), inputs.size()}, {outputs.data(), outputs.size()}, run.symbols);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (instruction.results[i] != kNoSlot) slots[instruction.results[i]] = std::move(outputs[i]);
   }
@@ -286,7 +295,7 @@ void Program::execute_kernel(const Instruction& instruction, std::vector<at::Ten
 
 void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack,
                       const Run& run) const {
-  if (instruction.kernel) return execute_kernel(instruction, slots, run.shared);
+  if (instruction.kernel) return execute_kernel(instruction, slots, run);
   for (const Argument& argument : instruction.arguments) {
     switch (argument.kind) {
       case Argument::Kind::Constant:
@@ -370,6 +379,14 @@ void Program::check_layout(const Instruction& instruction, size_t result, const 
   }
   FS_CHECK(same, "`{}`, result {}: recorded as {}, the kernel gave {}[{}; {}]", name, result, expected.str(),
            dtype_text(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "), fmt::join(tensor.strides(), ", "));
+}
+
+bool Program::fits(std::span<const int64_t> symbols) const {
+  if (!loops_) return true;
+  c10::SmallVector<int64_t, 64> steps(loop_count_);
+  return loops_->run(symbols.data(), steps.data()) && std::all_of(steps.begin(), steps.end(), [](int64_t count) {
+           return count > 0 && count < std::numeric_limits<int32_t>::max();
+         });
 }
 
 std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols) const {

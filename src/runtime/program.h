@@ -32,6 +32,9 @@ class FIRESTEEL_API Program {
   // `symbols`: the values of the sizes that the graph leaves open.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols = {}) const;
 
+  // Whether its kernels can run for these sizes: none has a loop without steps, or of more than fit 31 bits.
+  bool fits(std::span<const int64_t> symbols) const;
+
   size_t input_count() const { return input_count_; }
   const RunCounters& each_run() const { return each_run_; }  // what one run does
   ProgramCosts costs() const;                                // of runs while somebody profiled
@@ -89,8 +92,7 @@ class FIRESTEEL_API Program {
   void run_watched(std::vector<at::Tensor>& slots, torch::jit::Stack& stack, const Run& run) const;
   void run_measured(size_t index, std::vector<at::Tensor>& slots, torch::jit::Stack& stack, const Run& run) const;
   static void check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor, const Run& run);
-  static void execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots,
-                             std::span<const void* const> shared);
+  static void execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots, const Run& run);
   std::vector<const void*> shared_storages(const std::vector<at::Tensor>& inputs) const;
 
   size_t input_count_ = 0;
@@ -98,6 +100,9 @@ class FIRESTEEL_API Program {
   std::unordered_map<const Value*, int32_t> slot_of_;  // while being built
   std::vector<Dim> dims_;                              // while being built
   std::optional<OpenSizes> sizes_;
+  std::vector<Dim> loop_dims_;       // while being built
+  std::optional<DimProgram> loops_;  // of kernels for open sizes, and how long their rows are
+  size_t loop_count_ = 0;
   std::vector<Instruction> instructions_;
   std::vector<std::shared_ptr<KernelCall>> kernels_;  // one a group, until their code is there
   std::vector<Output> outputs_;

@@ -8,14 +8,14 @@
 namespace firesteel {
 namespace {
 
-std::atomic<uint64_t> g_native_ops{0}, g_aten_ops{0}, g_kernels{0}, g_onednn_matmuls{0};
+std::atomic<uint64_t> g_native_ops{0}, g_aten_ops{0}, g_kernels{0}, g_onednn_matmuls{0}, g_open_kernels{0};
 
 }  // namespace
 
-RunCounters run_counters() { return {g_native_ops, g_aten_ops, g_kernels, g_onednn_matmuls}; }
+RunCounters run_counters() { return {g_native_ops, g_aten_ops, g_kernels, g_onednn_matmuls, g_open_kernels}; }
 
 void reset_run_counters() {
-  g_native_ops = g_aten_ops = g_kernels = g_onednn_matmuls = 0;
+  g_native_ops = g_aten_ops = g_kernels = g_onednn_matmuls = g_open_kernels = 0;
   reset_frozen_counters();
 }
 
@@ -25,6 +25,7 @@ void count_run(const RunCounters& run) {
   g_aten_ops.fetch_add(run.aten_ops, order);
   g_kernels.fetch_add(run.kernels, order);
   g_onednn_matmuls.fetch_add(run.onednn_matmuls, order);
+  g_open_kernels.fetch_add(run.open_kernels, order);
 }
 
 }  // namespace firesteel

@@ -13,6 +13,7 @@ struct RunCounters {
   uint64_t aten_ops = 0;        // operators called one by one, views included
   uint64_t kernels = 0;         // kernels called
   uint64_t onednn_matmuls = 0;  // of those by ATen, products given to oneDNN
+  uint64_t open_kernels = 0;    // of the kernels, those that are for many sizes
 };
 FIRESTEEL_API RunCounters run_counters();
 FIRESTEEL_API void reset_run_counters();

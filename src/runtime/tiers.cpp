@@ -50,13 +50,10 @@ struct TieredProgram::Frozen {
 
 TieredProgram::TieredProgram(const Graph& graph, NativeCode native, bool freeze) : aten_(graph) {
   if (native == NativeCode::None || !can_compile_kernels()) return;
-  if (has_symbols(graph)) {
-    sized_ = std::make_unique<SizedPrograms>(graph.clone(), native);
-    return;
-  }
+  const bool open = has_symbols(graph);
   Graph chosen = graph.clone();
   bool changed = false;
-  if (std::optional<FrozenGraph> made = freeze ? firesteel::freeze(graph) : std::nullopt) {
+  if (std::optional<FrozenGraph> made = freeze && !open ? firesteel::freeze(graph) : std::nullopt) {
     chosen = made->run.clone();
     frozen_.reset(new Frozen{
         FrozenWeights(made->prepare, std::move(made->weights)), std::move(made->run), graph.clone(), native, {}, {}});
@@ -72,8 +69,11 @@ TieredProgram::TieredProgram(const Graph& graph, NativeCode native, bool freeze)
     options.fuse = fuse_options();
     native_.emplace(chosen, options);
     state_ = State::Native;
+    // One size keeps to one code, so that its results stay the same to the last bit.
+    if (open && !native_->each_run().open_kernels) sized_ = std::make_unique<SizedPrograms>(graph.clone(), native);
     return;
   }
+  if (open) sized_ = std::make_unique<SizedPrograms>(graph.clone(), native);
   const std::vector<FusedGroup> groups = fuse(chosen, fuse_options());
   if (groups.empty() && !changed) return;
   std::vector<LoopKernel> kernels;
@@ -83,18 +83,18 @@ TieredProgram::TieredProgram(const Graph& graph, NativeCode native, bool freeze)
   state_ = State::Waiting;
 }
 
-const Program& TieredProgram::best_by_now() const {
-  if (state_.load(std::memory_order_acquire) == State::Aten) return aten_;
+const Program* TieredProgram::native_by_now() const {
+  if (state_.load(std::memory_order_acquire) == State::Aten) return nullptr;
   // A thread that finds another at it need not wait for it.
   std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || (state_ == State::Waiting && !job_->done())) return aten_;
+  if (!lock || (state_ == State::Waiting && !job_->done())) return nullptr;
   if (state_ == State::Waiting) {
     const bool all = all_made(job_->functions());
     if (all) native_->provide(job_->functions());
     job_.reset();
     state_.store(all ? State::Native : State::Aten, std::memory_order_release);
   }
-  return state_ == State::Native ? *native_ : aten_;
+  return state_ == State::Native ? &*native_ : nullptr;
 }
 
 ProgramCosts TieredProgram::costs() const {
@@ -117,18 +117,19 @@ RunCost TieredProgram::cost_before() const {
 
 std::vector<at::Tensor> TieredProgram::run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols) const {
   if (sized_) {
-    if (const std::shared_ptr<const TieredProgram> program = sized_->find(symbols))
-      return program->run(std::move(inputs), {});
+    const std::shared_ptr<const TieredProgram> one_size = sized_->find(symbols);
+    if (const Program* code = one_size ? one_size->native() : nullptr) return code->run(std::move(inputs));
   }
-  if (frozen_ && &best() != &aten_) {
+  const Program* code = native();
+  if (frozen_ && code) {
     if (auto prepared = frozen_->weights.find(inputs)) {
       inputs.insert(inputs.end(), prepared->begin(), prepared->end());
-      return native_->run(std::move(inputs));
+      return code->run(std::move(inputs));
     }
     std::call_once(frozen_->thawed, [&] { frozen_->plain.emplace(frozen_->graph, frozen_->native); });
     return frozen_->plain->run(std::move(inputs), {});
   }
-  return best().run(std::move(inputs), symbols);
+  return (code && code->fits(symbols) ? *code : aten_).run(std::move(inputs), symbols);
 }
 
 struct SizedPrograms::Entry {

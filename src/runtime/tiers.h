@@ -19,7 +19,8 @@ enum class Tier : uint8_t { Aten, Waiting, Native };
 
 class TieredProgram;
 
-// Programs for single sizes of a graph that leaves sizes open: those that are met often get native code of their own.
+// Programs for single sizes of a graph that leaves sizes open: those that are met often get native code of their own,
+// which is faster by what a compiler makes of numbers.
 class SizedPrograms {
  public:
   SizedPrograms(Graph graph, NativeCode native);
@@ -43,9 +44,9 @@ class TieredProgram {
   // Runs the fastest that there is by now.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols) const;
   const Program& aten() const { return aten_; }
-  // The fastest there is by now. Any number of threads may ask.
-  const Program& best() const {
-    return state_.load(std::memory_order_acquire) == State::Native ? *native_ : best_by_now();
+  // Native code, null where there is none by now. Any number of threads may ask.
+  const Program* native() const {
+    return state_.load(std::memory_order_acquire) == State::Native ? &*native_ : native_by_now();
   }
   Tier tier() const { return state_.load(std::memory_order_acquire); }
   // Of the program that the tier names; empty while its code is awaited. `before`: by ATen, until code was there.
@@ -56,10 +57,10 @@ class TieredProgram {
 
  private:
   using State = Tier;
-  const Program& best_by_now() const;
+  const Program* native_by_now() const;
 
   Program aten_;
-  mutable std::optional<Program> native_;
+  mutable std::optional<Program> native_;         // for all sizes that the graph leaves open
   mutable std::shared_ptr<const KernelJob> job_;  // dropped once it is done
   mutable std::mutex mutex_;                      // guards the switch
   mutable std::atomic<State> state_ = State::Aten;

@@ -16,14 +16,15 @@ class AcrossRows final : public RowBody {
  public:
   AcrossRows(const LoopKernel& kernel, const RowPlan& plan, Target target, llvm::Module& module)
       : RowBody(kernel, plan, kernel.row_loops() - 1, target, module) {
-    inner_ = steps_of(lane_loop_);
-    unrolled_ = unrolling(inner_, 0);
+    const Dim& inner = kernel.sizes[lane_loop_];
+    unrolled_ = unrolling(inner, 0);
     const int64_t tile = l_.width * unrolled_;
-    in_panels_ = plan.passes == 1 && inner_ > tile && kernel.row_length() >= 4 * kPanelSteps &&
-                 kernel.sizes.back() >= kPanelSteps;
+    in_panels_ = plan.passes == 1 && at_least(inner, tile + 1) && at_least(kernel.row_length(), 4 * kPanelSteps) &&
+                 at_least(kernel.sizes.back(), kPanelSteps);
     int64_t bytes = 0;
     for (ExprId id : plan.reductions[0]) bytes += element_bytes(chunk_type(id));
-    const int64_t columns = std::min(inner_, kPanelBytes / std::max<int64_t>(bytes, 1));
+    int64_t columns = kPanelBytes / std::max<int64_t>(bytes, 1);
+    if (inner.is_number()) columns = std::min(inner.number(), columns);
     panel_ = std::max<int64_t>((columns + tile - 1) / tile, 1) * tile;
   }
 
@@ -34,6 +35,8 @@ class AcrossRows final : public RowBody {
   using Finish = std::function<void(Value* column, int64_t unrolled, Value* mask,
                                     const std::function<Value*(size_t, int64_t)>& sums)>;
 
+  static bool at_least(const Dim& size, int64_t number) { return !size.is_number() || size.number() >= number; }
+  Value* inner() { return steps_of(lane_loop_); }  // columns
   Value* lane(Value* column, int64_t u) { return b_.CreateAdd(column, n(u * l_.width)); }
 
   // The columns [begin, end) of the innermost loop over rows.
@@ -52,13 +55,13 @@ class AcrossRows final : public RowBody {
   // A range may begin and end in the middle of the innermost loop over rows.
   void emit_rows(Value* begin, Value* end) override {
     emit_loop(l_, begin, end, nullptr, [&](Value* number) {
-      Value* outer = b_.CreateUDiv(number, n(inner_));
-      Value* column = b_.CreateSub(number, b_.CreateMul(outer, n(inner_)));
-      Value* count = smaller(b_.CreateSub(n(inner_), column), b_.CreateSub(end, number));
+      Value* outer = b_.CreateUDiv(number, inner());
+      Value* column = b_.CreateSub(number, b_.CreateMul(outer, inner()));
+      Value* count = smaller(b_.CreateSub(inner(), column), b_.CreateSub(end, number));
       number_to_indices(outer, 0, lane_loop_);
       Value* stop = b_.CreateAdd(column, count);
       if (in_panels_) {
-        panels(column, stop, n(0), n(steps_of(kernel_.row_loops())),
+        panels(column, stop, n(0), steps_of(kernel_.row_loops()),
                [&](Value* at, int64_t unrolled, Value* mask, const auto& sums) { finish(at, unrolled, mask, sums); });
       } else {
         tiles(column, stop, [&](Value* at, int64_t unrolled, Value* mask) { all_passes(at, unrolled, mask); });
@@ -77,14 +80,14 @@ class AcrossRows final : public RowBody {
     for (const LoopStore& store : kernel_.stores) {
       if (!store.per_row) continue;
       emit_store(l_, kernel_.buffers[store.buffer], row[store.value], place(store.map, store.buffer, at),
-                 store.map.strides[lane_loop_], mask);
+                 n(store.map.strides[lane_loop_]), mask);
     }
   }
 
   void all_passes(Value* column, int64_t unrolled, Value* mask) {
     Columns rows = columns(column, unrolled, mask);
     for (int pass = 0; pass < plan_.passes; ++pass) {
-      const auto sums = one_pass(pass, rows, column, unrolled, mask, n(0), n(steps_of(kernel_.row_loops())));
+      const auto sums = one_pass(pass, rows, column, unrolled, mask, n(0), steps_of(kernel_.row_loops()));
       for (int64_t u = 0; u < unrolled; ++u) {
         for (size_t r = 0; r < sums.size(); ++r) rows[u][plan_.reductions[pass][r]] = sums[r].slot_total(u);
         find_row_values(rows[u], pass + 1, lane(column, u), mask);
@@ -117,7 +120,7 @@ class AcrossRows final : public RowBody {
 
   std::vector<Accumulator> one_pass(int pass, const Columns& rows, Value* column, int64_t unrolled, Value* mask,
                                     Value* begin, Value* end) {
-    const bool in_blocks = needs_blocks(kernel_.row_length());
+    const bool in_blocks = needs_blocks(1);
     std::vector<Accumulator> sums = accumulators(pass, unrolled, in_blocks);
     nest(kernel_.row_loops(), kernel_.sizes.size() - 1, begin, end, [&](Value* from, Value* to) {
       if (!in_blocks) return steps(pass, sums, rows, column, mask, from, to);
@@ -144,14 +147,14 @@ class AcrossRows final : public RowBody {
     return bytes;
   }
   Value* load_sum(size_t r, Value* column, bool total) {
-    return emit_load(l_, chunk_type(plan_.reductions[0][r]), sum_place(r, column, total), 1, nullptr);
+    return emit_load(l_, chunk_type(plan_.reductions[0][r]), sum_place(r, column, total), n(1), nullptr);
   }
   void store_sum(size_t r, Value* column, bool total, Value* value) {
-    emit_store(l_, chunk_type(plan_.reductions[0][r]), value, sum_place(r, column, total), 1, nullptr);
+    emit_store(l_, chunk_type(plan_.reductions[0][r]), value, sum_place(r, column, total), n(1), nullptr);
   }
 
   void panels(Value* begin, Value* end, Value* from, Value* to, const Finish& finish) {
-    const bool has_totals = needs_blocks(kernel_.row_length() / kPanelSteps);
+    const bool has_totals = needs_blocks(kPanelSteps);
     memory_ = stack_bytes(panel_bytes() * (has_totals ? 2 : 1));
     emit_loop(l_, begin, end, n(panel_), [&](Value* first) {
       panel(first, smaller(b_.CreateAdd(first, n(panel_)), end), from, to, has_totals, finish);
@@ -210,21 +213,21 @@ class AcrossRows final : public RowBody {
   }
 
   void emit_chunk(Value* chunk, Value* from, Value* to) override {
-    emit_loop(l_, n(0), n(kernel_.rows() / inner_), n(1), [&](Value* outer) {
+    emit_loop(l_, n(0), sizes_->product(0, lane_loop_), n(1), [&](Value* outer) {
       number_to_indices(outer, 0, lane_loop_);
       auto keep = [&](Value* column, int64_t unrolled, Value* mask, const auto& sums) {
         for (size_t r = 0; r < plan_.reductions[0].size(); ++r) {
           const Element type = chunk_type(plan_.reductions[0][r]);
           for (int64_t u = 0; u < unrolled; ++u) {
-            Value* row = b_.CreateAdd(b_.CreateMul(outer, n(inner_)), lane(column, u));
-            emit_store(l_, type, sums(r, u), chunk_place(chunk, r, type, row), 1, mask);
+            Value* row = b_.CreateAdd(b_.CreateMul(outer, inner()), lane(column, u));
+            emit_store(l_, type, sums(r, u), chunk_place(chunk, r, type, row), n(1), mask);
           }
         }
       };
       if (in_panels_) {
-        panels(n(0), n(inner_), from, to, keep);
+        panels(n(0), inner(), from, to, keep);
       } else {
-        tiles(n(0), n(inner_), [&](Value* column, int64_t unrolled, Value* mask) {
+        tiles(n(0), inner(), [&](Value* column, int64_t unrolled, Value* mask) {
           const auto sums = one_pass(0, columns(column, unrolled, mask), column, unrolled, mask, from, to);
           keep(column, unrolled, mask, [&](size_t r, int64_t u) { return sums[r].slot_total(u); });
         });
@@ -233,7 +236,6 @@ class AcrossRows final : public RowBody {
     });
   }
 
-  int64_t inner_ = 1;     // columns
   int64_t unrolled_ = 1;  // vectors of them in a tile
   bool in_panels_ = false;
   int64_t panel_ = 0;  // columns of a panel, whole tiles

@@ -16,9 +16,9 @@ class AlongRows final : public RowBody {
   Value* position_of_outer() {
     Value* position = n(0);
     for (size_t d = kernel_.row_loops(); d + 1 < kernel_.sizes.size(); ++d) {
-      position = b_.CreateAdd(b_.CreateMul(position, n(steps_of(d))), index_[d]);
+      position = b_.CreateAdd(b_.CreateMul(position, steps_of(d)), index_[d]);
     }
-    return b_.CreateMul(position, n(steps_of(lane_loop_)));
+    return b_.CreateMul(position, steps_of(lane_loop_));
   }
 
   // Vectors along a row: [begin, end) of the innermost loop, in blocks where it is long.
@@ -64,8 +64,8 @@ class AlongRows final : public RowBody {
   // One pass over the current row, or over the chunk [begin, end) of its first loop.
   std::vector<Accumulator> along_pass(int pass, const RowValues& row, Value* begin, Value* end) {
     const size_t first = kernel_.row_loops(), last = kernel_.sizes.size() - 1;
-    const int64_t unrolled = unrolling(steps_of(last), pass);
-    const bool in_blocks = needs_blocks(kernel_.row_length() / (l_.width * unrolled));
+    const int64_t unrolled = unrolling(kernel_.sizes[last], pass);
+    const bool in_blocks = needs_blocks(l_.width * unrolled);
     std::vector<Accumulator> sums = accumulators(pass, unrolled, in_blocks);
     nest(first, last, begin, end,
          [&](Value* from, Value* to) { along_lanes(pass, sums, unrolled, row, from, to, in_blocks); });
@@ -78,7 +78,7 @@ class AlongRows final : public RowBody {
       RowValues row(kernel_.exprs.size(), nullptr);
       find_row_values(row, 0, n(0), nullptr);
       for (int pass = 0; pass < plan_.passes; ++pass) {
-        const std::vector<Accumulator> sums = along_pass(pass, row, n(0), n(steps_of(kernel_.row_loops())));
+        const std::vector<Accumulator> sums = along_pass(pass, row, n(0), steps_of(kernel_.row_loops()));
         for (size_t r = 0; r < sums.size(); ++r) row[plan_.reductions[pass][r]] = sums[r].total();
         find_row_values(row, pass + 1, n(0), nullptr);
       }
@@ -88,7 +88,7 @@ class AlongRows final : public RowBody {
   }
 
   void emit_chunk(Value* chunk, Value* from, Value* to) override {
-    emit_loop(l_, n(0), n(kernel_.rows()), n(1), [&](Value* number) {
+    emit_loop(l_, n(0), rows(), n(1), [&](Value* number) {
       number_to_indices(number, 0, kernel_.row_loops());
       RowValues row(kernel_.exprs.size(), nullptr);
       find_row_values(row, 0, n(0), nullptr);

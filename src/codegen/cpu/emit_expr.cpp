@@ -1,6 +1,9 @@
 // One expression of the loop IR on vectors, and elements in and out of memory.
 #include "codegen/cpu/emit_expr.h"
 
+#include <algorithm>
+
+#include "base/error.h"
 #include "codegen/cpu/vector_math.h"
 
 namespace firesteel::cpu {
@@ -39,8 +42,8 @@ Value* emit_quotient(const Lanes& l, Value* a, Value* c) {
 }
 
 // The addresses of a vector whose elements do not lie side by side.
-Value* addresses(const Lanes& l, Element type, Value* from, int64_t stride, Value* further = nullptr) {
-  Value* steps = l.b.CreateMul(l.b.CreateStepVector(l.i64()), l.integer(l.i64(), stride));
+Value* addresses(const Lanes& l, Element type, Value* from, Value* stride, Value* further = nullptr) {
+  Value* steps = l.b.CreateMul(l.b.CreateStepVector(l.i64()), l.splat(stride));
   if (further) steps = l.b.CreateAdd(steps, further);
   return l.b.CreateGEP(l.memory_element(type), from, steps);
 }
@@ -53,6 +56,33 @@ Value* emit_gather(const Lanes& l, Element type, Value* places, Value* mask) {
 }
 
 }  // namespace
+
+bool is_number(const Value* value, int64_t number) {
+  const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(value);
+  return constant && constant->getSExtValue() == number;
+}
+
+SizeValues::SizeValues(const Lanes& lanes, const LoopKernel& kernel, Value* buffers, size_t place, size_t more)
+    : l_(lanes), kernel_(kernel) {
+  if (!kernel.is_open()) return;
+  llvm::IRBuilder<>& b = l_.b;
+  Value* numbers = b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), buffers, place));
+  for (size_t i = 0; i < kernel.given.size() + more; ++i)
+    values_.push_back(b.CreateLoad(b.getInt64Ty(), b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), numbers, i)));
+}
+
+Value* SizeValues::operator()(const Dim& dim) const {
+  if (dim.is_number()) return l_.b.getInt64(static_cast<uint64_t>(dim.number()));
+  auto place = std::find(kernel_.given.begin(), kernel_.given.end(), dim);
+  FS_CHECK(place != kernel_.given.end(), "`{}` is not given to the kernel", dim.str());
+  return values_[place - kernel_.given.begin()];
+}
+
+Value* SizeValues::product(size_t first, size_t last) const {
+  Value* result = l_.b.getInt64(1);
+  for (size_t d = first; d < last; ++d) result = l_.b.CreateMul(result, (*this)(kernel_.sizes[d]));
+  return result;
+}
 
 Value* emit_expr(const Lanes& l, const LoopKernel& kernel, const LoopExpr& expr, Value* const* x) {
   const Element type = computed_as(expr.type);
@@ -135,33 +165,33 @@ Value* emit_expr(const Lanes& l, const LoopKernel& kernel, const LoopExpr& expr,
   return nullptr;
 }
 
-Value* emit_load(const Lanes& l, Element type, Value* from, int64_t stride, Value* mask) {
+Value* emit_load(const Lanes& l, Element type, Value* from, Value* stride, Value* mask) {
   llvm::Type* element = l.memory_element(type);
   llvm::Type* vector = l.vector(element);
   const llvm::Align align(element_bytes(type));
-  if (stride == 0) return widen(l, l.splat(l.b.CreateAlignedLoad(element, from, align)), type);
-  if (stride != 1) return emit_gather(l, type, addresses(l, type, from, stride), mask);
+  if (is_number(stride, 0)) return widen(l, l.splat(l.b.CreateAlignedLoad(element, from, align)), type);
+  if (!is_number(stride, 1)) return emit_gather(l, type, addresses(l, type, from, stride), mask);
   if (!mask) return widen(l, l.b.CreateAlignedLoad(vector, from, align), type);
   return widen(l, l.b.CreateMaskedLoad(vector, from, align, mask, llvm::Constant::getNullValue(vector)), type);
 }
 
-Value* emit_load_at(const Lanes& l, Element type, Value* from, int64_t stride, Value* further, bool uniform,
+Value* emit_load_at(const Lanes& l, Element type, Value* from, Value* stride, Value* further, bool uniform,
                     Value* mask) {
   if (!uniform) return emit_gather(l, type, addresses(l, type, from, stride, further), mask);
   Value* step = l.b.CreateExtractElement(further, uint64_t{0});
   return emit_load(l, type, l.b.CreateInBoundsGEP(l.memory_element(type), from, step), stride, mask);
 }
 
-Value* emit_load_if(const Lanes& l, Element type, Value* from, int64_t stride, Value* inside, bool uniform,
+Value* emit_load_if(const Lanes& l, Element type, Value* from, Value* stride, Value* inside, bool uniform,
                     Value* mask) {
   Value* lanes = mask ? l.b.CreateAnd(inside, mask) : inside;
   auto some = [&] {
-    if (stride == 0) return emit_gather(l, type, addresses(l, type, from, 0), lanes);
+    if (is_number(stride, 0)) return emit_gather(l, type, addresses(l, type, from, stride), lanes);
     return emit_load(l, type, from, stride, lanes);
   };
   // A masked load that the machine does not have goes lane by lane. Most vectors are all inside, or all outside.
   const bool has_masks = l.target == Target::Avx512 || (l.target == Target::Avx2 && element_bytes(type) >= 4);
-  if (has_masks && stride == 1 && !uniform) return some();
+  if (has_masks && is_number(stride, 1) && !uniform) return some();
   llvm::Function* function = l.b.GetInsertBlock()->getParent();
   auto block = [&](const char* name) { return llvm::BasicBlock::Create(l.module.getContext(), name, function); };
   llvm::BasicBlock *whole = block("inside"), *others = block("others"), *part = block("part"), *after = block("after");
@@ -185,10 +215,10 @@ Value* emit_load_if(const Lanes& l, Element type, Value* from, int64_t stride, V
   return result;
 }
 
-void emit_store(const Lanes& l, Element type, Value* value, Value* to, int64_t stride, Value* mask) {
+void emit_store(const Lanes& l, Element type, Value* value, Value* to, Value* stride, Value* mask) {
   const llvm::Align align(element_bytes(type));
   Value* stored = narrow(l, value, type);
-  if (stride != 1) {
+  if (!is_number(stride, 1)) {
     l.b.CreateMaskedScatter(stored, addresses(l, type, to, stride), align, mask ? mask : l.all_lanes());
   } else if (mask) {
     l.b.CreateMaskedStore(stored, to, align, mask);

@@ -3,6 +3,7 @@
 #include "codegen/cpu/emit_kernel.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "codegen/cpu/emit_expr.h"
 #include "codegen/cpu/emit_rows.h"
@@ -21,7 +22,6 @@ class Emitter {
  public:
   Emitter(const LoopKernel& kernel, Target target, llvm::Module& module)
       : kernel_(kernel), b_(module.getContext()), l_{module, b_, target, lanes_of(kernel, target)} {
-    if (!kernel.sizes.empty()) inner_ = kernel.sizes.back();
     varies_ = kernel.varying(std::max<size_t>(kernel.sizes.size(), 1) - 1);
   }
 
@@ -31,9 +31,12 @@ class Emitter {
       Value* place = b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), function->getArg(0), i);
       buffers_.push_back(b_.CreateLoad(b_.getPtrTy(), place));
     }
+    sizes_.emplace(l_, kernel_, function->getArg(0), kernel_.buffers.size());
     Value *begin = function->getArg(1), *end = function->getArg(2);
     if (kernel_.sizes.size() <= 1) {
       emit_row({}, begin, b_.CreateSub(end, begin));
+    } else if (kernel_.is_open()) {
+      emit_counted_rows(begin, end);
     } else {
       emit_rows(begin, end);
     }
@@ -42,13 +45,15 @@ class Emitter {
 
  private:
   Value* n(int64_t value) { return b_.getInt64(static_cast<uint64_t>(value)); }
+  Value* n(const Dim& dim) { return (*sizes_)(dim); }
 
   // A range may begin and end in the middle of a row.
   void emit_rows(Value* begin, Value* end) {
+    Value* inner = n(kernel_.sizes.back());
     emit_loop(l_, begin, end, nullptr, [&](Value* point) {
-      Value* row = b_.CreateUDiv(point, n(inner_));
-      Value* column = b_.CreateSub(point, b_.CreateMul(row, n(inner_)));
-      Value* left = b_.CreateSub(n(inner_), column);
+      Value* row = b_.CreateUDiv(point, inner);
+      Value* column = b_.CreateSub(point, b_.CreateMul(row, inner));
+      Value* left = b_.CreateSub(inner, column);
       Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.CreateSub(end, point));
       std::vector<Value*> outer(kernel_.sizes.size() - 1);
       for (size_t d = outer.size(); d-- > 0;) {
@@ -60,12 +65,49 @@ class Emitter {
     });
   }
 
-  static int64_t inner_stride(const IndexMap& map) { return map.strides.empty() ? 1 : map.strides.back(); }
+  Value* stack_number(Value* first) {
+    llvm::BasicBlock& entry = b_.GetInsertBlock()->getParent()->getEntryBlock();
+    Value* slot = llvm::IRBuilder<>(&entry, entry.begin()).CreateAlloca(b_.getInt64Ty());
+    b_.CreateStore(first, slot);
+    return slot;
+  }
+
+  // The same with indices that count up from row to row: dividing by what is no constant takes longer than a short row.
+  void emit_counted_rows(Value* begin, Value* end) {
+    Value* inner = n(kernel_.sizes.back());
+    Value* row = b_.CreateUDiv(begin, inner);
+    Value* column_slot = stack_number(b_.CreateSub(begin, b_.CreateMul(row, inner)));
+    std::vector<Value*> slots(kernel_.sizes.size() - 1);
+    for (size_t d = slots.size(); d-- > 0;) {
+      slots[d] = stack_number(d ? b_.CreateURem(row, n(kernel_.sizes[d])) : row);
+      if (d) row = b_.CreateUDiv(row, n(kernel_.sizes[d]));
+    }
+    emit_loop(l_, begin, end, nullptr, [&](Value* point) {
+      auto load = [&](Value* slot) { return b_.CreateLoad(b_.getInt64Ty(), slot); };
+      std::vector<Value*> outer;
+      for (Value* slot : slots) outer.push_back(load(slot));
+      Value* column = load(column_slot);
+      Value* left = b_.CreateSub(inner, column);
+      Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.CreateSub(end, point));
+      emit_row(outer, column, count);
+      b_.CreateStore(n(0), column_slot);
+      Value* carry = b_.getTrue();
+      for (size_t d = slots.size(); d-- > 0;) {
+        Value* next = b_.CreateAdd(outer[d], n(1));
+        Value* full = d ? b_.CreateICmpEQ(next, n(kernel_.sizes[d])) : b_.getFalse();
+        b_.CreateStore(b_.CreateSelect(carry, b_.CreateSelect(full, n(0), next), outer[d]), slots[d]);
+        carry = b_.CreateAnd(carry, full);
+      }
+      return count;
+    });
+  }
+
+  Value* inner_stride(const IndexMap& map) { return map.strides.empty() ? n(1) : n(map.strides.back()); }
 
   Value* row_offset(const IndexMap& map, const std::vector<Value*>& outer, Value* column) {
     Value* at = n(map.offset);
     for (size_t d = 0; d < outer.size(); ++d) at = b_.CreateAdd(at, b_.CreateMul(outer[d], n(map.strides[d])));
-    return b_.CreateAdd(at, b_.CreateMul(column, n(inner_stride(map))));
+    return b_.CreateAdd(at, b_.CreateMul(column, inner_stride(map)));
   }
 
   // May lie outside of the buffer where a load is not for all points.
@@ -101,13 +143,14 @@ class Emitter {
     });
   }
 
-  Value* place(Value* row, Element type, Value* i, int64_t stride) {
-    return b_.CreateGEP(l_.memory_element(type), row, b_.CreateMul(i, n(stride)));
+  Value* place(Value* row, Element type, Value* i, Value* stride) {
+    return b_.CreateGEP(l_.memory_element(type), row, b_.CreateMul(i, stride));
   }
 
   // An expression at a vector of points, its operands in `values`; `start`: where memory or counting begins.
   Value* evaluate(const LoopExpr& expr, Value* start, const std::vector<Value*>& values, Value* mask) {
-    const int64_t stride = inner_stride(expr.map);
+    if (expr.op == LoopOp::Size) return l_.splat(n(expr.size));
+    Value* stride = inner_stride(expr.map);
     Value* operands[3] = {};
     for (int k = 0; k < operand_count(expr.op); ++k) operands[k] = values[expr.operands[k]];
     if (expr.op == LoopOp::Load) return emit_load(l_, expr.type, start, stride, mask);
@@ -126,13 +169,13 @@ class Emitter {
       if (values[e]) continue;
       Value* start = load_rows_[e];
       if (is_load(expr.op)) start = place(start, expr.type, i, inner_stride(expr.map));
-      if (expr.op == LoopOp::Index) start = b_.CreateAdd(start, b_.CreateMul(i, n(inner_stride(expr.map))));
+      if (expr.op == LoopOp::Index) start = b_.CreateAdd(start, b_.CreateMul(i, inner_stride(expr.map)));
       values[e] = evaluate(expr, start, values, mask);
     }
     for (size_t s = 0; s < kernel_.stores.size(); ++s) {
       const LoopStore& store = kernel_.stores[s];
       const Element type = kernel_.buffers[store.buffer];
-      const int64_t stride = inner_stride(store.map);
+      Value* stride = inner_stride(store.map);
       emit_store(l_, type, values[store.value], place(store_rows_[s], type, i, stride), stride, mask);
     }
   }
@@ -140,7 +183,7 @@ class Emitter {
   const LoopKernel& kernel_;
   llvm::IRBuilder<> b_;
   Lanes l_;
-  int64_t inner_ = 1;
+  std::optional<SizeValues> sizes_;
   std::vector<Value*> buffers_;
   std::vector<Value*> load_rows_, store_rows_;  // where the current row starts
   std::vector<Value*> fixed_;                   // expressions that are the same along a row

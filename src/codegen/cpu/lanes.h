@@ -47,8 +47,8 @@ struct Lanes {
   llvm::Value* as_float(llvm::Value* x) const { return b.CreateBitCast(x, f32()); }
   llvm::Value* all_lanes() const { return llvm::Constant::getAllOnesValue(vector(b.getInt1Ty())); }
   // first, first + step, …: an i64 a lane.
-  llvm::Value* counting(llvm::Value* first, int64_t step) const {
-    return b.CreateAdd(splat(first), b.CreateMul(b.CreateStepVector(i64()), integer(i64(), step)));
+  llvm::Value* counting(llvm::Value* first, llvm::Value* step) const {
+    return b.CreateAdd(splat(first), b.CreateMul(b.CreateStepVector(i64()), splat(step)));
   }
   llvm::Value* splat(llvm::Value* scalar) const { return b.CreateVectorSplat(width, scalar); }
 };

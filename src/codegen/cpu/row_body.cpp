@@ -1,6 +1,8 @@
 // Values of points and rows at the current indices, and rows in chunks.
 #include "codegen/cpu/row_body.h"
 
+#include "fuse/size_math.h"
+
 namespace firesteel::cpu {
 
 using llvm::Value;
@@ -24,18 +26,54 @@ Value* RowBody::stack_bytes(int64_t bytes) {
 
 void RowBody::emit(const std::string& name) {
   llvm::Function* function = begin_kernel(l_, name);
-  for (size_t i = 0; i < kernel_.buffers.size() + (plan_.chunks ? 1 : 0); ++i) {
-    Value* place = b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), function->getArg(0), i);
-    buffers_.push_back(b_.CreateLoad(b_.getPtrTy(), place));
+  size_t next = 0;
+  auto next_pointer = [&] {
+    Value* place = b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), function->getArg(0), next++);
+    return b_.CreateLoad(b_.getPtrTy(), place);
+  };
+  while (next < kernel_.buffers.size()) buffers_.push_back(next_pointer());
+  sizes_.emplace(l_, kernel_, function->getArg(0), next, plan_.cut == RowPlan::Cut::AsCalled ? 2 : 0);
+  if (kernel_.is_open()) ++next;
+  if (plan_.chunks()) chunk_memory_ = next_pointer();
+  if (const int64_t bytes = plan_.kept_bytes_a_point(kernel_)) {
+    const Dim length = kernel_.row_length();
+    kept_ = length.is_number() ? stack_bytes(bytes * length.number()) : next_pointer();
   }
-  if (const int64_t bytes = plan_.kept_bytes(kernel_)) kept_ = stack_bytes(bytes);
   Value *begin = function->getArg(1), *end = function->getArg(2);
-  if (plan_.chunks) {
+  if (plan_.cut == RowPlan::Cut::AsCalled) {
+    emit_cut(begin, end);
+  } else if (plan_.chunks()) {
     emit_chunks(begin, end);
   } else {
     emit_rows(begin, end);
   }
   b_.CreateRetVoid();
+}
+
+// Whole rows where the call gives no chunks.
+void RowBody::emit_cut(Value* begin, Value* end) {
+  llvm::Function* function = b_.GetInsertBlock()->getParent();
+  auto block = [&](const char* name) { return llvm::BasicBlock::Create(l_.module.getContext(), name, function); };
+  llvm::BasicBlock *whole = block("whole"), *cut = block("cut"), *after = block("after");
+  b_.CreateCondBr(b_.CreateICmpEQ(chunk_count(), n(0)), whole, cut);
+  b_.SetInsertPoint(whole);
+  emit_rows(begin, end);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(cut);
+  emit_chunks(begin, end);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
+
+Chunks RowBody::fixed_chunks() const {
+  return chunks_of(plan_, kernel_.rows().number(), kernel_.row_length().number(),
+                   kernel_.sizes[kernel_.row_loops()].number());
+}
+Value* RowBody::chunk_steps() {
+  return plan_.cut == RowPlan::Cut::AsCalled ? sizes_->further(0) : n(fixed_chunks().steps);
+}
+Value* RowBody::chunk_count() {
+  return plan_.cut == RowPlan::Cut::AsCalled ? sizes_->further(1) : n(fixed_chunks().count);
 }
 
 Value* RowBody::whole_steps(Value* begin, Value* end, int64_t step) {
@@ -44,21 +82,22 @@ Value* RowBody::whole_steps(Value* begin, Value* end, int64_t step) {
 }
 
 // More than one chain in flight, as long as the registers last.
-int64_t RowBody::unrolling(int64_t length, int pass) const {
+int64_t RowBody::unrolling(const Dim& length, int pass) const {
   int64_t heavy = 0;
   for (ExprId id : plan_.needed[pass]) heavy += !plan_.per_row[id] && is_transcendental(kernel_.exprs[id].op);
   int64_t unrolled = heavy || plan_.needed[pass].size() > 24 ? 2 : 4;
   const auto sums = static_cast<int64_t>(plan_.reductions[pass].size());
   const int64_t registers = l_.target == Target::Avx512 ? 16 : 8;
-  while (unrolled > 1 && (unrolled * l_.width > length || unrolled * sums > registers)) unrolled /= 2;
+  auto is_long = [&] { return !length.is_number() || unrolled * l_.width <= length.number(); };
+  while (unrolled > 1 && (!is_long() || unrolled * sums > registers)) unrolled /= 2;
   return unrolled;
 }
 
 // The indices of the loops [first, last) from their common number.
 void RowBody::number_to_indices(Value* number, size_t first, size_t last) {
   for (size_t d = last; d-- > first;) {
-    index_[d] = d == first ? number : b_.CreateURem(number, n(steps_of(d)));
-    if (d != first) number = b_.CreateUDiv(number, n(steps_of(d)));
+    index_[d] = d == first ? number : b_.CreateURem(number, steps_of(d));
+    if (d != first) number = b_.CreateUDiv(number, steps_of(d));
   }
 }
 
@@ -66,7 +105,7 @@ void RowBody::number_to_indices(Value* number, size_t first, size_t last) {
 Value* RowBody::offset(const IndexMap& map, Value* lane) {
   Value* at = n(map.offset);
   for (size_t d = 0; d < index_.size(); ++d) {
-    if (d == lane_loop_ || map.strides[d] == 0 || !index_[d]) continue;
+    if (d == lane_loop_ || firesteel::is_number(map.strides[d], 0) || !index_[d]) continue;
     at = b_.CreateAdd(at, b_.CreateMul(index_[d], n(map.strides[d])));
   }
   return b_.CreateAdd(at, b_.CreateMul(lane, n(map.strides[lane_loop_])));
@@ -80,7 +119,8 @@ Value* RowBody::place(const IndexMap& map, int32_t buffer, Value* lane) {
 
 // An expression's value at a vector of points or rows, its operands in `values`.
 Value* RowBody::evaluate(const LoopExpr& expr, const RowValues& values, Value* lane, Value* mask) {
-  const int64_t stride = expr.map.strides.empty() ? 0 : expr.map.strides[lane_loop_];
+  if (expr.op == LoopOp::Size) return l_.splat(n(expr.size));
+  Value* stride = expr.map.strides.empty() ? n(0) : n(expr.map.strides[lane_loop_]);
   if (expr.op == LoopOp::Load) return emit_load(l_, expr.type, place(expr.map, expr.buffer, lane), stride, mask);
   if (expr.op == LoopOp::Index) return l_.counting(offset(expr.map, lane), stride);
   Value* operands[3] = {};
@@ -108,9 +148,9 @@ Value* RowBody::kept_place(ExprId id, Value* position) {
   int64_t bytes = 0;
   for (ExprId other : plan_.kept) {
     if (other == id) break;
-    bytes += element_bytes(computed_as(kernel_.type(other))) * kernel_.row_length();
+    bytes += element_bytes(computed_as(kernel_.type(other)));
   }
-  Value* start = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), kept_, static_cast<uint64_t>(bytes));
+  Value* start = b_.CreateInBoundsGEP(b_.getInt8Ty(), kept_, b_.CreateMul(row_length(), n(bytes)));
   return b_.CreateInBoundsGEP(l_.element(kernel_.type(id)), start, position);
 }
 
@@ -122,11 +162,12 @@ void RowBody::emit_points(int pass, const std::vector<Accumulator>& sums, int64_
     if (values[id]) continue;
     const int kept_from = plan_.kept_from(id);
     if (kept_from >= 0 && kept_from < pass) {
-      values[id] = emit_load(l_, computed_as(kernel_.type(id)), kept_place(id, position), 1, mask);
+      values[id] = emit_load(l_, computed_as(kernel_.type(id)), kept_place(id, position), n(1), mask);
       continue;
     }
     values[id] = evaluate(kernel_.exprs[id], values, lane, mask);
-    if (kept_from == pass) emit_store(l_, computed_as(kernel_.type(id)), values[id], kept_place(id, position), 1, mask);
+    if (kept_from == pass)
+      emit_store(l_, computed_as(kernel_.type(id)), values[id], kept_place(id, position), n(1), mask);
   }
   for (size_t r = 0; r < sums.size(); ++r) {
     const ExprId id = plan_.reductions[pass][r];
@@ -135,7 +176,7 @@ void RowBody::emit_points(int pass, const std::vector<Accumulator>& sums, int64_
   for (size_t s : plan_.stores[pass]) {
     const LoopStore& store = kernel_.stores[s];
     emit_store(l_, kernel_.buffers[store.buffer], values[store.value], place(store.map, store.buffer, lane),
-               store.map.strides[lane_loop_], mask);
+               n(store.map.strides[lane_loop_]), mask);
   }
 }
 
@@ -156,7 +197,7 @@ void RowBody::nest(size_t d, size_t last, Value* begin, Value* end, const std::f
   }
   emit_loop(l_, begin, end, n(1), [&](Value* i) {
     index_[d] = i;
-    nest(d + 1, last, n(0), n(steps_of(d + 1)), body);
+    nest(d + 1, last, n(0), steps_of(d + 1), body);
     return nullptr;
   });
 }
@@ -165,7 +206,7 @@ void RowBody::nest(size_t d, size_t last, Value* begin, Value* end, const std::f
 Value* RowBody::chunk_place(Value* chunk, size_t reduction, Element type, Value* row) {
   Value* slot = b_.CreateAdd(b_.CreateMul(chunk, n(static_cast<int64_t>(plan_.reduction_count))),
                              n(static_cast<int64_t>(reduction)));
-  Value* start = b_.CreateInBoundsGEP(b_.getInt64Ty(), buffers_.back(), b_.CreateMul(slot, n(kernel_.rows())));
+  Value* start = b_.CreateInBoundsGEP(b_.getInt64Ty(), chunk_memory_, b_.CreateMul(slot, rows()));
   return b_.CreateInBoundsGEP(l_.memory_element(type), start, row);
 }
 
@@ -176,8 +217,8 @@ void RowBody::emit_chunks(Value* begin, Value* end) {
   b_.CreateCondBr(b_.CreateICmpSLT(begin, n(0)), finish, work);
   b_.SetInsertPoint(work);
   emit_loop(l_, begin, end, n(1), [&](Value* chunk) {
-    Value* from = b_.CreateMul(chunk, n(plan_.chunk));
-    Value* to = smaller(b_.CreateAdd(from, n(plan_.chunk)), n(steps_of(kernel_.row_loops())));
+    Value* from = b_.CreateMul(chunk, chunk_steps());
+    Value* to = smaller(b_.CreateAdd(from, chunk_steps()), steps_of(kernel_.row_loops()));
     emit_chunk(chunk, from, to);
     return nullptr;
   });
@@ -190,15 +231,15 @@ void RowBody::emit_chunks(Value* begin, Value* end) {
 
 // Chunks together, in their order, then what is computed of them.
 void RowBody::finish_rows() {
-  emit_loop(l_, n(0), n(kernel_.rows()), n(1), [&](Value* number) {
+  emit_loop(l_, n(0), rows(), n(1), [&](Value* number) {
     number_to_indices(number, 0, kernel_.row_loops());
     Value* column = plan_.across ? index_[lane_loop_] : n(0);
     RowValues row(kernel_.exprs.size(), nullptr);
     const std::vector<Accumulator> sums = accumulators(0, 1, false);
-    emit_loop(l_, n(0), n(plan_.chunks), n(1), [&](Value* chunk) {
+    emit_loop(l_, n(0), chunk_count(), n(1), [&](Value* chunk) {
       for (size_t r = 0; r < sums.size(); ++r) {
         const Element type = chunk_type(plan_.reductions[0][r]);
-        sums[r].add(0, emit_load(l_, type, chunk_place(chunk, r, type, number), 0, nullptr), nullptr);
+        sums[r].add(0, emit_load(l_, type, chunk_place(chunk, r, type, number), n(0), nullptr), nullptr);
       }
       return nullptr;
     });
@@ -214,13 +255,13 @@ void RowBody::finish_row(RowValues& row, Value* column) {
     const LoopExpr& expr = kernel_.exprs[id];
     if (row[id] || is_reduction(expr.op)) continue;
     if (expr.op == LoopOp::Load) {
-      row[id] = emit_load(l_, expr.type, place(expr.map, expr.buffer, column), 0, nullptr);
+      row[id] = emit_load(l_, expr.type, place(expr.map, expr.buffer, column), n(0), nullptr);
     } else if (expr.op == LoopOp::LoadAt) {
       Value* from = place(expr.map, expr.buffer, column);
-      row[id] = emit_load_at(l_, expr.type, from, 0, row[expr.operands[0]], true, nullptr);
+      row[id] = emit_load_at(l_, expr.type, from, n(0), row[expr.operands[0]], true, nullptr);
     } else if (expr.op == LoopOp::LoadIf) {
       Value* from = place(expr.map, expr.buffer, column);
-      row[id] = emit_load_if(l_, expr.type, from, 0, row[expr.operands[0]], true, nullptr);
+      row[id] = emit_load_if(l_, expr.type, from, n(0), row[expr.operands[0]], true, nullptr);
     } else if (expr.op == LoopOp::Index) {
       row[id] = l_.splat(offset(expr.map, column));
     } else {

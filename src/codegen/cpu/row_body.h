@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "codegen/cpu/accumulator.h"
@@ -28,11 +29,14 @@ class RowBody {
 
   Value* n(int64_t value) { return b_.getInt64(static_cast<uint64_t>(value)); }
   Value* smaller(Value* a, Value* c) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, c); }
-  int64_t steps_of(size_t loop) const { return kernel_.sizes[loop]; }
+  Value* n(const Dim& dim) { return (*sizes_)(dim); }
+  Value* steps_of(size_t loop) { return n(kernel_.sizes[loop]); }
+  Value* rows() { return sizes_->product(0, kernel_.row_loops()); }
+  Value* row_length() { return sizes_->product(kernel_.row_loops(), kernel_.sizes.size()); }
   // The part of [begin, end) that is whole steps, up to its end.
   Value* whole_steps(Value* begin, Value* end, int64_t step);
 
-  int64_t unrolling(int64_t length, int pass) const;
+  int64_t unrolling(const Dim& length, int pass) const;
   void number_to_indices(Value* number, size_t first, size_t last);
   Value* offset(const IndexMap& map, Value* lane);
   Value* place(const IndexMap& map, int32_t buffer, Value* lane);
@@ -48,7 +52,11 @@ class RowBody {
   Value* stack_bytes(int64_t bytes);
 
   static constexpr int64_t kBlock = 128;  // steps of a sum between totals
-  static bool needs_blocks(int64_t steps) { return steps > 2 * kBlock; }
+  // A row of which so many points are a step.
+  bool needs_blocks(int64_t points) const {
+    const Dim length = kernel_.row_length();
+    return !length.is_number() || length.number() / points > 2 * kBlock;
+  }
 
   const LoopKernel& kernel_;
   const RowPlan& plan_;
@@ -56,6 +64,7 @@ class RowBody {
   Lanes l_;
   const size_t lane_loop_;
   const std::vector<bool> varies_;  // by expression: along the loop of the lanes
+  std::optional<SizeValues> sizes_;
   std::vector<Value*> buffers_;
   std::vector<Value*> index_;  // of each loop, but that of the lanes
 
@@ -63,10 +72,15 @@ class RowBody {
   Value* evaluate(const LoopExpr& expr, const RowValues& values, Value* lane, Value* mask);
   Value* kept_place(ExprId id, Value* position);
   void emit_chunks(Value* begin, Value* end);
+  void emit_cut(Value* begin, Value* end);
+  Chunks fixed_chunks() const;
+  Value* chunk_steps();
+  Value* chunk_count();
   void finish_rows();
   void finish_row(RowValues& row, Value* column);
 
-  Value* kept_ = nullptr;  // memory for values of one row
+  Value* chunk_memory_ = nullptr;  // for what chunks make
+  Value* kept_ = nullptr;          // memory for values of one row
 };
 
 void emit_along(const LoopKernel& kernel, const RowPlan& plan, const std::string& name, Target target,

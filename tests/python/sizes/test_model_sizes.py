@@ -74,11 +74,45 @@ def test_two_captures(build, backend, train, monkeypatch):
             continue
         for ours, theirs in zip(gradients(found, parameters), gradients(expected, parameters), strict=True):
             if ours is not None and theirs is not None:
-                torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+                near = max(
+                    1e-4, 5e-5 * theirs.abs().max().item()
+                )  # eager is as far from the truth: what is summed cancels out
+                torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=near)
     counted = firesteel.counters()
     assert counted["captured"] == 2, counted
     assert counted["hits"] == len(SIZES), counted
     assert counted["fallbacks"] == {}, counted
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("build", [bert, gpt2, llama, t5])
+def test_one_code_for_all_sizes(build, train):
+    """What the second graph compiles serves every size."""
+    firesteel.reset_native_counters()
+    firesteel.trace(lambda x: (x + 1) * 2, torch.ones(2), native=True)(torch.ones(2))
+    if firesteel.native_counters()["native_ops"] == 0:
+        pytest.skip("built without LLVM")
+    torch.manual_seed(0)
+    model, inputs = build()
+    model.eval()
+    compiled = firesteel.compile(model, backend="firesteel", fullgraph=True)
+    parameters = list(model.parameters())
+    for place, size in enumerate(SIZES):
+        firesteel.reset_native_counters()
+        given = inputs(*size)
+        with torch.set_grad_enabled(train):
+            expected, found = model(**given)[0], compiled(**given)[0]
+        torch.testing.assert_close(found, expected)
+        if train:
+            for ours, theirs in zip(gradients(found, parameters), gradients(expected, parameters), strict=True):
+                if ours is not None and theirs is not None:
+                    near = max(
+                        1e-4, 5e-5 * theirs.abs().max().item()
+                    )  # eager is as far from the truth: what is summed cancels out
+                    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=near)
+        counts = firesteel.native_counters()
+        assert place < 1 or counts["open_kernels"] > 5, counts
+        assert place < 2 or counts["kernels_compiled"] + counts["kernels_loaded"] == 0, counts
 
 
 def test_decoding_with_a_growing_cache_comes_to_an_end():
