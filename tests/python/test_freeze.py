@@ -10,6 +10,9 @@ from torch import nn
 
 import firesteel
 
+firesteel.trace(lambda x: (x + 1) * 2, torch.ones(2), native=True)(torch.ones(2))
+pytestmark = pytest.mark.skipif(firesteel.native_counters()["native_ops"] == 0, reason="built without LLVM")
+
 
 @pytest.fixture(autouse=True)
 def fresh():

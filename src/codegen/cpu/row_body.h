@@ -51,7 +51,7 @@ class RowBody {
   Element chunk_type(ExprId id) const { return computed_as(kernel_.type(id)); }
   Value* stack_bytes(int64_t bytes);
 
-  static constexpr int64_t kBlock = 128;  // steps of a sum between totals
+  static constexpr int64_t kBlock = 16;  // steps of a sum between totals
   // A row of which so many points are a step.
   bool needs_blocks(int64_t points) const {
     const Dim length = kernel_.row_length();

@@ -1,5 +1,7 @@
 """Models of transformers over many sizes: two captures, eager's results and gradients, no fallback."""
 
+import copy
+
 import pytest
 import torch
 from over_sizes import gradients
@@ -53,6 +55,20 @@ def vit():
     return transformers.ViTModel(config), lambda n, length: {"pixel_values": torch.randn(n, 3, 32, 32)}
 
 
+def as_good_as_eager(ours, theirs, model, given):
+    """Near eager's; where much cancels out, as near what doubles give as eager is, three times over."""
+    exact = None
+    for place, (own, eager) in enumerate(zip(ours, theirs, strict=True)):
+        if own is None or eager is None or torch.allclose(own, eager, rtol=1e-4, atol=1e-4):
+            continue
+        if exact is None:
+            wide = copy.deepcopy(model).double()
+            inputs = {name: value.double() if value.is_floating_point() else value for name, value in given.items()}
+            exact = gradients(wide(**inputs)[0], list(wide.parameters()))
+        apart, allowed = ((tensor - exact[place]).abs().max().item() for tensor in (own, eager))
+        assert apart <= 3 * allowed, (place, apart, allowed)
+
+
 @pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
 @pytest.mark.parametrize("backend", ["aot_eager", "firesteel"])
 @pytest.mark.parametrize("build", [bert, gpt2, llama, t5, vit])
@@ -72,12 +88,7 @@ def test_two_captures(build, backend, train, monkeypatch):
         torch.testing.assert_close(found, expected)
         if not train:
             continue
-        for ours, theirs in zip(gradients(found, parameters), gradients(expected, parameters), strict=True):
-            if ours is not None and theirs is not None:
-                near = max(
-                    1e-4, 5e-5 * theirs.abs().max().item()
-                )  # eager is as far from the truth: what is summed cancels out
-                torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=near)
+        as_good_as_eager(gradients(found, parameters), gradients(expected, parameters), model, given)
     counted = firesteel.counters()
     assert counted["captured"] == 2, counted
     assert counted["hits"] == len(SIZES), counted
@@ -104,12 +115,7 @@ def test_one_code_for_all_sizes(build, train):
             expected, found = model(**given)[0], compiled(**given)[0]
         torch.testing.assert_close(found, expected)
         if train:
-            for ours, theirs in zip(gradients(found, parameters), gradients(expected, parameters), strict=True):
-                if ours is not None and theirs is not None:
-                    near = max(
-                        1e-4, 5e-5 * theirs.abs().max().item()
-                    )  # eager is as far from the truth: what is summed cancels out
-                    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=near)
+            as_good_as_eager(gradients(found, parameters), gradients(expected, parameters), model, given)
         counts = firesteel.native_counters()
         assert place < 1 or counts["open_kernels"] > 5, counts
         assert place < 2 or counts["kernels_compiled"] + counts["kernels_loaded"] == 0, counts
