@@ -1,9 +1,8 @@
-"""What open sizes cost and save, in one run: time a call with a size left open against one that is fixed, in ATen and
-in kernels, and how many compilations a loop over sizes takes, here and with torch.compile.
+"""What open sizes cost, in one run: time a call with a size left open against one that is fixed, in ATen and kernels.
+How many compilations sizes take: many_sizes.py.
 
 The kernels: on 2,048 rows of 768 the rows are open; where it says so, what a row holds is open as well.
-The shapes: `x + 1` on (8, 8) and fifty Linear layers of 32 on (8, 32), the first size open; GPT-2 and BERT of two
-layers, width 32, over 20 batch sizes from 2 to 40 and 50 lengths from 2 to 100, one of each a call.
+The shapes: `x + 1` on (8, 8) and fifty Linear layers of 32 on (8, 32), the first size open.
 """
 
 import argparse
@@ -111,43 +110,6 @@ def cost_of_kernels(rounds):
     print(f"geometric mean: {product ** (1 / len(cases)):.3f} times")
 
 
-def models():
-    import transformers
-
-    small = {"vocab_size": 100}
-    bert = transformers.BertConfig(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, **small
-    )
-    gpt2 = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=128, use_cache=False, **small)
-    return {"BERT": transformers.BertModel(bert).eval(), "GPT-2": transformers.GPT2LMHeadModel(gpt2).eval()}
-
-
-def compilations():
-    sizes = [(2 + 2 * (i % 20), 2 + 2 * i) for i in range(50)]
-    for name, model in models().items():
-        count = 0
-
-        def counting(graph, inputs):
-            nonlocal count
-            count += 1
-            return graph.forward
-
-        for way in ("firesteel", "torch.compile"):
-            torch._dynamo.reset()
-            firesteel.reset_counters()
-            if way == "firesteel":
-                compiled = firesteel.compile(model, backend="aot_eager", fullgraph=True)
-            else:
-                compiled = torch.compile(model, backend=counting, fullgraph=True)
-            begin = time.perf_counter()
-            with torch.no_grad():
-                for n, length in sizes:
-                    compiled(input_ids=torch.randint(0, 100, (n, length)))
-            spent = time.perf_counter() - begin
-            made = firesteel.counters()["captured"] if way == "firesteel" else count
-            print(f"{name:6} {way:14} {made} compilations over {len(sizes)} sizes, {spent:.2f} s in all")
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
@@ -155,4 +117,3 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     cost_of_calls(options.rounds)
     cost_of_kernels(options.rounds)
-    compilations()

@@ -210,12 +210,22 @@ def explain(fn, *, profile=False, **options):
 
     Gives an Explanation: .graphs, .breaks, .guards, .recompiles, .ops, .kernels, .timings and .result; print it to read
     it. With profile=True the call waits for native code, and .costs tells time and memory of each kernel and operator.
-    Takes compile()'s options. A function compiled before is compiled anew for this and stays as it is. Called again,
-    the same explain() object runs the function once more and tells of recompiles too.
+    Takes compile()'s options. A function compiled before is compiled anew for this, by its own options and these, and
+    stays as it is; graph breaks are told of rather than raised unless fullgraph=True is asked for here. Called again, the
+    same explain() object runs the function once more and tells of recompiles too.
     """
     if profile:
         options.setdefault("wait", True)
-    return Explainer(fn, Options(**options, notes_recompiles=True), profile)
+    return Explainer(fn, Options(**_options_of(fn) | options, notes_recompiles=True), profile)
+
+
+def _options_of(fn):
+    """What a compiled function or module was compiled with, but for fullgraph."""
+    options = getattr(fn, "_options", None) if is_compiled_module(fn) or isinstance(fn, _C.CompiledFunction) else None
+    if not isinstance(options, Options):
+        return {}
+    own = ("fullgraph", "notes_recompiles")
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(Options) if field.name not in own}
 
 
 def graph_report(entry):

@@ -66,7 +66,8 @@ int32_t Recorder::argument_count() const {
 // Equal sizes are taken to stay equal, which is guarded where each symbol's value is read.
 Dim Recorder::size_symbol(const at::Tensor& real, const DynamicDim& dim) {
   const int64_t size = real.size(dim.dim);
-  auto found = symbol_of_size_.find(size);
+  const SizeKey key{size, dim.before, dim.before ? dim.dim : -1};
+  auto found = symbol_of_size_.find(key);
   if (found != symbol_of_size_.end()) return found->second;
   SymbolOrigin origin;
   origin.argument = argument_count();
@@ -74,7 +75,7 @@ Dim Recorder::size_symbol(const at::Tensor& real, const DynamicDim& dim) {
   origin.hint = size;
   origin.least = std::max<int64_t>(dim.least, 2);
   origin.most = dim.most;
-  return symbol_of_size_.emplace(size, symbols->add(std::move(origin))).first->second;
+  return symbol_of_size_.emplace(key, symbols->add(std::move(origin))).first->second;
 }
 
 Dim Recorder::number_symbol(int64_t hint, int64_t least) {

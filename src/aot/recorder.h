@@ -1,8 +1,11 @@
 // Collects one trace: the graph under construction, stand-ins for real tensors, and what went wrong.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -111,7 +114,10 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::unordered_map<uint64_t, SourceRef> source_of_sequence_;
   std::vector<at::Tensor> born_;
   std::unordered_map<const c10::TensorImpl*, std::vector<DynamicDim>> dynamic_;
-  std::unordered_map<int64_t, Dim> symbol_of_size_;  // equal sizes are one symbol
+  // Equal sizes are one symbol. Those that are open because they changed: where they were equal before, too, and in
+  // the same dimension of their tensors; the number is that dimension, and -1 for others.
+  using SizeKey = std::tuple<int64_t, std::optional<int64_t>, int32_t>;
+  std::map<SizeKey, Dim> symbol_of_size_;
   std::string data_dependent_failure_, graph_break_failure_;
   bool active_ = true;
   size_t numbers_ = 0;

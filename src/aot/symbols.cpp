@@ -27,6 +27,16 @@ int64_t Symbols::hint(const Dim& dim) const {
   return *value;
 }
 
+EqualSymbols Symbols::equal_symbols() const {
+  EqualSymbols equal;
+  for (const SymbolOrigin& origin : origins_) {
+    Dim simple = facts_.simplify(Dim::symbol(origin.name));
+    const bool other = !simple.is_number() && simple.expr()->op == DimOp::Symbol && simple.expr()->name != origin.name;
+    if (other) equal.emplace(origin.name, std::move(simple));
+  }
+  return equal;
+}
+
 bool Symbols::decide(const Relation& relation) {
   if (const std::optional<bool> known = facts_.decide(relation)) return *known;
   const auto answer = relation.evaluate(

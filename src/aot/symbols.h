@@ -14,6 +14,7 @@
 
 #include "graph/graph.h"
 #include "shapes/facts.h"
+#include "shapes/open_sizes.h"
 
 namespace firesteel {
 
@@ -51,6 +52,8 @@ class FIRESTEEL_API Symbols : public std::enable_shared_from_this<Symbols> {
   int64_t specialise(const Dim& dim);
   bool proves(const Relation& relation) const { return facts_.decide(relation) == true; }
   Dim simplify(const Dim& dim) const { return facts_.simplify(dim); }
+  // Those that turned out to be always equal to another one, which stands for them.
+  EqualSymbols equal_symbols() const;
 
   c10::SymInt sym_int(const Dim& dim);
 

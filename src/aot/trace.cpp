@@ -127,6 +127,7 @@ class Tracing {
     result_.symbols = recorder_->symbols->origins();
     result_.shape_guards = recorder_->symbols->guards();
     result_.joint.graph = std::move(recorder_->graph);
+    rename(result_.joint.graph, recorder_->symbols->equal_symbols());
     result_.life = recorder_;
     recorder_->graph.name = options_.name;  // an escaped tensor's error still names the trace
     return std::move(result_);

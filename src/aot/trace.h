@@ -37,6 +37,8 @@ struct DynamicDim {
   int32_t dim = 0;
   int64_t least = 2;  // sizes 0 and 1 have graphs of their own
   int64_t most = INT64_MAX;
+  // In an earlier call, where it is open because it changed: tells sizes apart that are equal in this call by chance.
+  std::optional<int64_t> before = std::nullopt;
 };
 
 struct TraceOptions {

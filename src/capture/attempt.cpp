@@ -157,9 +157,11 @@ void Attempt::collect_moving(const guards::SourcePath& path) {
   PyObject* value = nullptr;
   PyObject* const* roots = start_.shape ? start_.arguments : start_.frames.values();
   guards::SourcePath at = path;
-  int64_t open_size = -1;
+  std::optional<DynamicDim> open_size;
   if (path.back().kind == AccessKind::Size) {
-    open_size = path.back().index;
+    open_size.emplace();
+    open_size->dim = static_cast<int32_t>(path.back().index);
+    open_size->before = path.back().before;
     at.pop_back();
   }
   for (const guards::SourceStep& step : at) {
@@ -172,9 +174,9 @@ void Attempt::collect_moving(const guards::SourcePath& path) {
                                                 : guards::follow(step.kind, value, step.key(), step.index);
     if (!value) return;
   }
-  if (open_size >= 0) {
-    const bool fits = python::is_tensor(value) && open_size < python::unpack(value).dim();
-    if (fits) capture.expect_size(capture.sources.at(at), {static_cast<int32_t>(open_size)});
+  if (open_size) {
+    const bool fits = python::is_tensor(value) && open_size->dim < python::unpack(value).dim();
+    if (fits) capture.expect_size(capture.sources.at(at), *open_size);
     return;
   }
   if (is_number(value)) return capture.expect_changes(capture.sources.at(path));

@@ -95,7 +95,7 @@ void Pieces::Bucket::add_other_sizes(const guards::GuardProgram::LostTensor& los
   if (!now || !lost.facts || !python::is_tensor(now)) return;
   for (int32_t dim : lost.facts->other_sizes(python::unpack(now))) {
     guards::SourcePath path = lost.path;
-    path.emplace_back(guards::AccessKind::Size, nullptr, dim, "");
+    path.push_back(guards::SourceStep::size(dim, lost.facts->sizes[dim]));
     add_moving(std::move(path));
   }
 }

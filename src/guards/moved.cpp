@@ -120,7 +120,7 @@ std::vector<SourcePath> GuardProgram::other_sizes(size_t step, PyObject* value) 
     for (int32_t dim : checks_[g].tensor->other_sizes(python::unpack(value))) {
       SourcePath path = path_to(step);
       if (path.empty()) continue;
-      path.emplace_back(AccessKind::Size, nullptr, dim, "");
+      path.push_back(SourceStep::size(dim, checks_[g].tensor->sizes[dim]));
       paths.push_back(std::move(path));
     }
   }

@@ -103,6 +103,12 @@ SourceStep::SourceStep(AccessKind kind, PyObject* key, int64_t index, std::strin
   PyErr_Clear();
 }
 
+SourceStep SourceStep::size(int64_t dim, int64_t before) {
+  SourceStep step(AccessKind::Size, nullptr, dim, "");
+  step.before = before;
+  return step;
+}
+
 PyObject* SourceStep::key() const {
   if (!weak_) return key_.get();
   PyObject* object = PyWeakref_GET_OBJECT(key_.get());

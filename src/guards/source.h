@@ -64,9 +64,12 @@ struct Source {
 class SourceStep {
  public:
   SourceStep(AccessKind kind, PyObject* key, int64_t index, std::string name);
+  // The size of a tensor in a dimension, and what it was when the step was made.
+  static SourceStep size(int64_t dim, int64_t before);
 
   AccessKind kind;
   int64_t index = 0;
+  int64_t before = 0;  // of a size; makes no difference
   std::string name;
 
   bool operator==(const SourceStep& other) const {

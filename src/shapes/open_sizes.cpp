@@ -1,4 +1,4 @@
-// Computes open sizes, and puts numbers in place of symbols in a whole graph.
+// Computes open sizes, and puts numbers or other symbols in place of symbols in a whole graph.
 #include "shapes/open_sizes.h"
 
 #include <algorithm>
@@ -47,6 +47,25 @@ void replace(Type& type, std::span<const int64_t> symbols) {
 void replace(Arg& arg, std::span<const int64_t> symbols) {
   if (!arg.has_dim()) return;
   if (arg.kind == Arg::Kind::Dim || arg.kind == Arg::Kind::List) arg = Arg::of_const(constant_of(arg, symbols));
+}
+
+Dim renamed(const Dim& dim, const EqualSymbols& equal) {
+  if (dim.is_number()) return dim;
+  const DimExpr& expr = *dim.expr();
+  if (expr.op != DimOp::Symbol) return Dim::make(expr.op, renamed(expr.lhs, equal), renamed(expr.rhs, equal));
+  auto found = equal.find(expr.name);
+  return found == equal.end() ? dim : found->second;
+}
+
+void rename(Type& type, const EqualSymbols& equal) {
+  for (Dim& size : type.sizes) size = renamed(size, equal);
+  for (Dim& stride : type.strides) stride = renamed(stride, equal);
+}
+
+void rename(Arg& arg, const EqualSymbols& equal) {
+  if (!arg.has_dim()) return;
+  arg.dim = renamed(arg.dim, equal);
+  for (Arg& item : arg.items) rename(item, equal);
 }
 
 bool is_symbolic(const Type& type) {
@@ -111,6 +130,15 @@ Graph with_sizes(const Graph& graph, std::span<const int64_t> symbols) {
     for (auto& output : node->outputs) replace(output->type, symbols);
   }
   return made;
+}
+
+void rename(Graph& graph, const EqualSymbols& equal) {
+  if (equal.empty()) return;
+  for (Input& input : graph.inputs) rename(input.value->type, equal);
+  for (auto& node : graph.nodes) {
+    for (Arg& arg : node->args) rename(arg, equal);
+    for (auto& output : node->outputs) rename(output->type, equal);
+  }
 }
 
 bool has_symbols(const Graph& graph) {

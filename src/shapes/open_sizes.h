@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +35,10 @@ std::vector<std::string> symbol_names(std::span<const Dim> dims);
 
 // The same for once.
 FIRESTEEL_API std::vector<int64_t> sizes_of(std::span<const Dim> dims, std::span<const int64_t> symbols);
+
+// One symbol in place of others that are always equal to it.
+using EqualSymbols = std::map<std::string, Dim, std::less<>>;
+void rename(Graph& graph, const EqualSymbols& equal);
 
 // An argument without tensors as an operator takes it.
 c10::IValue constant_of(const Arg& arg, std::span<const int64_t> symbols);

@@ -128,3 +128,27 @@ def test_wrong_options_are_refused():
         firesteel.explain(broken, backend="nope")
     with pytest.raises(TypeError, match="not 3"):
         firesteel.explain(3)
+
+
+def test_a_compiled_function_is_explained_with_its_options():
+    def function(x):
+        y = x.sin()
+        print("met", end="")
+        return y + 1
+
+    seen = []
+
+    def backend(graph, inputs):
+        seen.append(graph)
+        return graph.forward
+
+    compiled = firesteel.compile(function, backend=backend, fullgraph=True, dynamic=True)
+    explained = firesteel.explain(compiled)(torch.ones(3))
+    assert len(explained.breaks) == 1
+    assert len(seen) == len(explained.graphs) == 2
+    assert "s0" in explained.graphs[0].text
+    with pytest.raises(firesteel.GraphBreakError):
+        firesteel.explain(compiled, fullgraph=True)(torch.ones(3))
+    model = firesteel.compile(nn.Linear(3, 2), backend="eager")
+    assert firesteel.explain(model)(torch.ones(3)).graphs[0].aten == ""
+    assert firesteel.explain(model, backend="aot_eager")(torch.ones(3)).graphs[0].aten != ""
