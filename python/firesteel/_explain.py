@@ -211,8 +211,8 @@ def explain(fn, *, profile=False, **options):
     Gives an Explanation: .graphs, .breaks, .guards, .recompiles, .ops, .kernels, .timings and .result; print it to read
     it. With profile=True the call waits for native code, and .costs tells time and memory of each kernel and operator.
     Takes compile()'s options. A function compiled before is compiled anew for this, by its own options and these, and
-    stays as it is; graph breaks are told of rather than raised unless fullgraph=True is asked for here. Called again, the
-    same explain() object runs the function once more and tells of recompiles too.
+    stays as it is; graph breaks are told of rather than raised unless fullgraph=True is asked for here. Called again,
+    the same explain() object runs the function once more and tells of recompiles too.
     """
     if profile:
         options.setdefault("wait", True)

@@ -1,6 +1,11 @@
 // Runs a region's backward graph when autograd asks for it.
 #include "runtime/backward_node.h"
 
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
@@ -23,7 +28,38 @@ at::Tensor as_traced(const at::Tensor& gradient, const Type& type, std::span<con
   return at::empty_strided(sizes, strides, options).copy_(gradient);
 }
 
+// Of each output, the tangents among the inputs that it is computed from.
+std::vector<std::vector<size_t>> tangents_behind(const Graph& graph) {
+  std::unordered_map<const Value*, std::set<size_t>> behind;
+  size_t tangents = 0;
+  for (const Input& input : graph.inputs) {
+    if (input.role == InputRole::Tangent) behind[input.value.get()].insert(tangents++);
+  }
+  if (tangents < 2) return {};  // autograd asks only where there is a gradient
+  auto add = [&](std::set<size_t>& all, const Value* input) {
+    if (auto found = behind.find(input); found != behind.end()) all.insert(found->second.begin(), found->second.end());
+  };
+  for (const auto& node : graph.nodes) {
+    std::set<size_t> all;
+    std::as_const(*node).each_input([&](const Value* input) { add(all, input); });
+    for (const auto& output : node->outputs) behind.emplace(output.get(), all);
+  }
+  std::vector<std::vector<size_t>> sources;
+  for (const Arg& output : graph.outputs) {
+    std::set<size_t> all;
+    output.each_value([&](const Value* value) { add(all, value); });
+    sources.emplace_back(all.begin(), all.end());
+  }
+  return sources;
+}
+
 }  // namespace
+
+BackwardPlan::BackwardPlan(std::string called, const Graph& graph, NativeCode native, std::vector<Type> traced_tangents)
+    : name(std::move(called)),
+      program(graph, native),
+      tangents(std::move(traced_tangents)),
+      sources(tangents_behind(graph)) {}
 
 torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_list&& gradients) {
   std::lock_guard lock(mutex_);
@@ -39,12 +75,21 @@ torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_lis
     std::vector<at::Tensor> inputs;
     inputs.reserve(saved_.size() + gradients.size());
     for (const auto& saved : saved_) inputs.push_back(saved.unpack(getptr()));
-    for (size_t i = 0; i < gradients.size(); ++i)
+    std::vector<bool> given;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      given.push_back(gradients[i].defined());
       inputs.push_back(as_traced(gradients[i], plan_->tangents[i], symbols_));
+    }
     gradients.clear();
     std::optional<WatchedRun> shown;
     if (is_watched()) shown.emplace(std::string(kWatchedPrefix) + plan_->name);
     results = plan_->program.run(std::move(inputs), symbols_);
+    // Results of the forward that nobody used: what was behind them alone has no gradient, rather than zeros.
+    for (size_t i = 0; i < plan_->sources.size(); ++i) {
+      const std::vector<size_t>& from = plan_->sources[i];
+      if (!from.empty() && std::none_of(from.begin(), from.end(), [&](size_t tangent) { return given[tangent]; }))
+        results[i] = at::Tensor();
+    }
   }
   if (!differentiable) return results;
   // create_graph=True: the gradients are right, but their own gradients would not be; say so when asked for.

@@ -12,12 +12,13 @@ namespace firesteel {
 
 // What every call of one region shares.
 struct BackwardPlan {
-  BackwardPlan(std::string called, const Graph& graph, NativeCode native, std::vector<Type> traced_tangents)
-      : name(std::move(called)), program(graph, native), tangents(std::move(traced_tangents)) {}
+  BackwardPlan(std::string called, const Graph& graph, NativeCode native, std::vector<Type> traced_tangents);
 
   std::string name;
   TieredProgram program;
   std::vector<Type> tangents;  // as traced: gradients of another layout are copied into this one
+  // Of each result, the tangents that it is computed from; empty where there is but one tangent.
+  std::vector<std::vector<size_t>> sources;
 };
 
 class BackwardNode final : public torch::autograd::Node {

@@ -38,7 +38,8 @@ def same_over(function, make_inputs, sizes, *, backend="aot_eager", captures=2, 
         given = compiled(*ours)
         torch.testing.assert_close(given, expected, msg=lambda text, size=size: f"size {size}: {text}")
         for before, after in zip(gradients(expected, inputs), gradients(given, ours), strict=True):
-            if before is not None and after is not None:
+            assert (before is None) == (after is None)
+            if before is not None:
                 torch.testing.assert_close(after, before, msg=lambda text, size=size: f"size {size}: {text}")
         plain = [value.detach() for value in inputs if isinstance(value, torch.Tensor)]
         torch.testing.assert_close([value.detach() for value in ours if isinstance(value, torch.Tensor)], plain)

@@ -193,7 +193,8 @@ def check(function, compiled, make_inputs, size):
     for given, wanted in zip(listed(found), listed(expected), strict=True):
         close(given, wanted, size)
     for given, wanted in zip(gradients(found, ours), gradients(expected, inputs), strict=True):
-        if wanted is not None and given is not None:
+        assert (wanted is None) == (given is None)
+        if wanted is not None:
             close(given, wanted, size)
 
 
