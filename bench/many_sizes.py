@@ -68,14 +68,14 @@ def step(model, given, train):
 
 
 def compare(found, expected, exact):
-    """Close, or as near the truth as eager is, four times over: much of a gradient cancels out."""
+    """Close, or as near the truth as eager is, eight times over: products of matrices add in other orders."""
     truth = None
     for place, (ours, eager) in enumerate(zip(found, expected, strict=True)):
         if torch.allclose(ours, eager, rtol=1e-4, atol=1e-4):
             continue
         truth = truth or exact()
         apart, allowed = ((tensor - truth[place]).abs().max().item() for tensor in (ours, eager))
-        assert apart <= 4 * allowed, (place, apart, allowed)
+        assert apart <= 8 * allowed, (place, apart, allowed)
 
 
 def wide_step(model, given, train):

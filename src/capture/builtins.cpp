@@ -429,6 +429,15 @@ bool may_change(std::string_view name) {
   return name == "setitem" || name == "delitem" || name == "call" || (name.starts_with("i") && !reads);
 }
 
+// Once PyTorch's own compiler has run in a process, every module that is made is noted in a table of that compiler.
+bool is_bookkeeping_of_torch(PyObject* callable) {
+  if (!PyFunction_Check(callable)) return false;
+  const auto* function = reinterpret_cast<PyFunctionObject*>(callable);
+  return PyUnicode_CompareWithASCIIString(function->func_qualname, "GenerationTracker.tag") == 0 &&
+         function->func_module && PyUnicode_Check(function->func_module) &&
+         PyUnicode_CompareWithASCIIString(function->func_module, "torch._dynamo.mutation_guard") == 0;
+}
+
 std::unordered_map<PyObject*, BuiltinRule> make_table() {
   std::unordered_map<PyObject*, BuiltinRule> table;
   for (const char* name : kPureModules) {
@@ -471,7 +480,8 @@ bool passes_numbers_on(BuiltinRule rule) {
 BuiltinRule builtin_rule(PyObject* callable) {
   static const auto* table = new std::unordered_map<PyObject*, BuiltinRule>(make_table());
   auto found = table->find(callable);
-  return found == table->end() ? nullptr : found->second;
+  if (found != table->end()) return found->second;
+  return is_bookkeeping_of_torch(callable) ? nothing : nullptr;
 }
 
 }  // namespace firesteel::capture
