@@ -158,7 +158,8 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
       watch_key(capture, self, args[i]);
     }
   }
-  if (PyUnicode_Check(self) && name == "format") {
+  if ((PyUnicode_Check(self) && (name == "format" || name == "format_map")) ||
+      ((PyUnicode_Check(self) || PyBytes_Check(self)) && name == "__mod__")) {
     for (size_t i = 1; i < args.values.size(); ++i) watch_text(capture, args[i]);
   }
   // Views look at their dict when they are used; what appends needs not know what is there.

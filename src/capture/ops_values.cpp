@@ -122,6 +122,8 @@ PyRef FrameInterpreter::binary(int operation, PyObject* left, PyObject* right) {
   if (is_guardable_constant(left) && is_guardable_constant(right)) return checked(row.run(left, right));
   watch_operator(capture_, left, row.name);
   watch_operator(capture_, right, row.name);
+  const bool formats = (PyUnicode_Check(left) || PyBytes_Check(left)) && std::string_view(row.name).ends_with("mod");
+  if (formats) watch_text(capture_, right);
   const bool assigns = operation >= NB_INPLACE_ADD;
   if (assigns && (PyList_Check(left) || PyDict_Check(left) || PyAnySet_Check(left))) {
     capture_.before_write(left);

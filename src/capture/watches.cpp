@@ -61,6 +61,46 @@ void watch_nested(Capture& capture, PyObject* value, const std::vector<std::stri
   capture.stop(BreakReason::Value, fmt::format("{} of a {}", what, Py_TYPE(value)->tp_name));
 }
 
+// An address would be that of an object of the capture.
+bool is_written_by_address(PyObject* value) {
+  return PyFunction_Check(value) || PyMethod_Check(value) || PyCFunction_Check(value) ||
+         (Py_TYPE(value)->tp_repr == PyBaseObject_Type.tp_repr && Py_TYPE(value)->tp_str == PyBaseObject_Type.tp_str);
+}
+
+// A text holds those of all that its object holds.
+void watch_text_within(Capture& capture, PyObject* value, int depth) {
+  capture.settle(value);
+  if (is_guardable_constant(value) || PyType_Check(value) || PyModule_Check(value) || is_torch_op(value) ||
+      value == Py_NotImplemented)
+    return;
+  if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "the text of a container of tensors");
+  auto refuse = [&] { capture.stop(BreakReason::Value, fmt::format("the text of a {}", Py_TYPE(value)->tp_name)); };
+  if (is_written_by_address(value)) refuse();
+  PyObject* viewed = fs_view_dict(value);
+  PyObject* container = viewed ? viewed : value;
+  if (is_container(container)) {
+    if (depth == kDeepest) refuse();
+    auto look = [&](PyObject* item) { watch_text_within(capture, item, depth + 1); };
+    each_item(capture, container, look);
+    if (PyDict_Check(container)) {
+      Py_ssize_t position = 0;
+      PyObject* key = nullptr;
+      while (PyDict_Next(container, &position, &key, nullptr)) look(key);
+    } else if (PyAnySet_Check(container)) {
+      const PyRef items = python::checked(PySequence_List(container));
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) look(PyList_GET_ITEM(items.get(), i));
+    }
+    if (viewed || is_c_class(Py_TYPE(value))) return;
+  }
+  if (is_python_class(Py_TYPE(value)) || PyExceptionInstance_Check(value)) {
+    for (const char* method : {"__str__", "__repr__", "__format__"}) watch_class(capture, Py_TYPE(value), method);
+    return;
+  }
+  // What holds no objects is written as it is.
+  const bool is_leaf = capture.is_made(value) && is_c_class(Py_TYPE(value)) && !PyType_IS_GC(Py_TYPE(value));
+  if (!is_leaf) refuse();
+}
+
 }  // namespace
 
 void watch_operator(Capture& capture, PyObject* value, const char* operation) {
@@ -99,12 +139,7 @@ void watch_text(Capture& capture, PyObject* value) {
   if (capture.concrete) return;
   capture.settle_deep(value);
   if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "a tensor is written into a string");
-  if (is_guardable_constant(value) || PyType_Check(value)) return;
-  const bool by_address =
-      PyFunction_Check(value) || PyMethod_Check(value) || PyCFunction_Check(value) ||
-      (Py_TYPE(value)->tp_repr == PyBaseObject_Type.tp_repr && Py_TYPE(value)->tp_str == PyBaseObject_Type.tp_str);
-  if (by_address) capture.stop(BreakReason::Value, fmt::format("the text of a {}", Py_TYPE(value)->tp_name));
-  watch_nested(capture, value, {"__str__", "__repr__", "__format__"}, "the text", 0);
+  watch_text_within(capture, value, 0);
 }
 
 }  // namespace firesteel::capture
