@@ -145,8 +145,9 @@ std::optional<PyObject*> Region::run_piece(PyThreadState* state, LiveFrames& fra
     ++counters().breaks[static_cast<size_t>(segment.broken->reason)];
     return run_concretely(state, frame);
   }
-  if (!run_segment(segment, slots.data(), state, &frames, progress.result, &progress.made))
-    return run_on(state, frame, BreakReason::Unstable);
+  const RunEnd end = run_segment(segment, slots.data(), state, &frames, progress.result, &progress.made);
+  if (end != RunEnd::Done)
+    return run_on(state, frame, end == RunEnd::Raised ? BreakReason::Exception : BreakReason::Unstable);
   const bool returns = segment.kind == SegmentKind::Return;
   progress.level = returns ? 0 : segment.frames.size() - 1;
   progress.kept = returns ? 0 : segment.old_frames - 1;
@@ -220,7 +221,17 @@ PyObject* Region::drive(PyThreadState* state, LiveFrames& frames, Progress& prog
     std::optional<PyObject*> ended;
     if (!progress.segment) progress.segment = next_segment(state, frames, concrete, slots, ended);
     const bool runs = !ended && !progress.has_run;
-    if (runs) ended = run_piece(state, frames, progress, slots);
+    if (runs) {
+      try {
+        ended = run_piece(state, frames, progress, slots);
+      } catch (...) {
+        // The handlers that the frame stood in when the piece began: blocks that were entered are left.
+        python::set_python_error_or_runtime_error(std::current_exception());
+        progress = {};
+        ended = advance(state, frame, concrete, [](FrameInterpreter& interpreter) { return interpreter.raise(); });
+        if (!ended) continue;
+      }
+    }
     if (!ended && progress.kept < level) {
       // This frame has ended inside the piece; one that waited for it goes on, or ends, too.
       return fs_frame_finish(state, frame, Py_NewRef(Py_None));

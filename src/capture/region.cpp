@@ -252,10 +252,12 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
   std::shared_ptr<Segment> segment = pieces_.find_call(code, starts, function, values, slots);
   if (segment && segment->kind == SegmentKind::Return) {
     PyRef result;
-    if (run_segment(*segment, slots.data(), nullptr, nullptr, result, nullptr)) {
+    const RunEnd end = run_segment(*segment, slots.data(), nullptr, nullptr, result, nullptr);
+    if (end == RunEnd::Done) {
       ++counters().hits;
       return result.release();
     }
+    if (end == RunEnd::Raised) return fall_back(function, values, BreakReason::Exception);
     segment = nullptr;
   }
   if (segment && options_.fullgraph) return raise_break(*segment->broken), nullptr;

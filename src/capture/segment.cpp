@@ -132,6 +132,19 @@ void warn_of_disallowed_operators(const Trace& trace) {
   }
 }
 
+// Whether a run that raised can be made again by the code itself: no random numbers, no code of the user's, and no
+// writes, which an ATen graph does after all that may raise.
+bool may_run_again(const Trace& trace, const Capture& capture, const BackendChoice& backend) {
+  if (backend.kind == Backend::Callable || capture.calls_leaf || capture.ran_opaque_python || results_are_checked() ||
+      (!backend.runs_aten() && !trace.joint.graph.mutations.empty()))
+    return false;
+  return std::all_of(trace.joint.graph.nodes.begin(), trace.joint.graph.nodes.end(), [](const auto& node) {
+    if (!node->op.is_aten() || node->op.aten->operator_name().getNamespace() != "aten") return false;
+    const OpFacts& facts = op_facts(*node->op.aten);
+    return !facts.is_mutable && !facts.is_random;
+  });
+}
+
 // Guards and runner: the capture is over, and what it read is as it was again.
 void finish(Attempt& attempt, std::optional<Executable> executable, const BackendChoice& backend,
             const guards::Ambient& ambient) {
@@ -296,6 +309,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
         refuse_unknown_captures(trace, capture);
         capture.note_sizes(trace);
         capture.journal.roll_back();
+        attempt->segment->may_run_again = may_run_again(trace, capture, backend);
         if (backend.runs_aten() && !capture.calls_leaf) {
           for (const std::string& text : capture.lost_gradients) warn_once(text);
           if (any_disallowed_operators()) warn_of_disallowed_operators(trace);
@@ -405,8 +419,8 @@ void fill(FsFrame* frame, const FrameEnd& end, std::vector<PyRef>& locals, std::
 
 }  // namespace
 
-bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, LiveFrames* frames,
-                 PyRef& result, std::vector<MadeFrame>* made) {
+RunEnd run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, LiveFrames* frames,
+                   PyRef& result, std::vector<MadeFrame>* made) {
   std::vector<PyRef> loads, outputs, pins;
   for (PyObject* object : segment.book.pins) pins.push_back(PyRef::borrow(object));
   loads.reserve(segment.book.load_slots.size());
@@ -414,7 +428,16 @@ bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* 
   {
     std::optional<WatchedRun> shown;
     if (segment.runner && is_watched()) shown.emplace(watched_name(segment));
-    if (segment.runner && !segment.runner->run(slots, outputs)) return false;
+    try {
+      if (segment.runner && !segment.runner->run(slots, outputs)) return RunEnd::Unfit;
+    } catch (...) {
+      if (!segment.may_run_again) throw;
+      python::set_python_error_or_runtime_error(std::current_exception());
+      if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))
+        python::throw_python_error();
+      PyErr_Clear();
+      return RunEnd::Raised;
+    }
   }
   Cook cook(segment.book, loads, outputs);
   // Writes come first: an iterator made over a list that is still to be filled would be at its end.
@@ -446,7 +469,7 @@ bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* 
     fs_frame_set_next(live.frame, waits ? end.at + 1 : end.next);
   }
   for (size_t i = segment.old_frames; i < values.size(); ++i) made->push_back(std::move(values[i]));
-  return true;
+  return RunEnd::Done;
 }
 
 }  // namespace firesteel::capture

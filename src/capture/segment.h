@@ -49,6 +49,7 @@ struct Segment {
   std::optional<TorchModes> modes;  // where the segment leaves torch in another state
   int end = 0;                      // the instruction that runs eagerly, in the innermost frame
   std::optional<Break> broken;      // why it does
+  bool may_run_again = false;       // its graph reads and computes: an error leaves nothing behind
   std::string graph_text;
   mutable bool served_again = false;  // a call after the one that it was compiled for
   // For explain(): where it starts, which one it was, and how long its capture took.
@@ -92,10 +93,12 @@ struct MadeFrame {
   int next, at;
 };
 
-// Runs the graph, makes the values, applies the writes. False: the inputs do not fit after all, and nothing has run.
-// A Return's value is put into `result`; a Break's values go into the frames, and those of new ones into `made`.
-// `frames` and `made` may be null where the segment is a Return.
-bool run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, LiveFrames* frames,
-                 PyRef& result, std::vector<MadeFrame>* made);
+// Runs the graph, makes the values, applies the writes. Unfit: the inputs do not fit after all, and nothing has run.
+// Raised: the graph has raised, which left nothing behind: the code itself raises the same where it belongs, handlers
+// and all. A Return's value is put into `result`; a Break's values go into the frames, and those of new ones into
+// `made`. `frames` and `made` may be null where the segment is a Return.
+enum class RunEnd : uint8_t { Done, Unfit, Raised };
+RunEnd run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, LiveFrames* frames,
+                   PyRef& result, std::vector<MadeFrame>* made);
 
 }  // namespace firesteel::capture
