@@ -132,11 +132,25 @@ void warn_of_disallowed_operators(const Trace& trace) {
   }
 }
 
+// A call that runs code of the user's: `apply` of a torch.autograd.Function is bound to its class.
+bool is_bound_to_class(const Node& node) {
+  PyObject* callable = static_cast<const TorchCall*>(node.op.callee.get())->callable.get();
+  PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable)
+                   : PyMethod_Check(callable)  ? PyMethod_GET_SELF(callable)
+                                               : nullptr;
+  return self && PyType_Check(self);
+}
+
 // Whether a run that raised can be made again by the code itself: no random numbers, no code of the user's, and no
 // writes, which an ATen graph does after all that may raise.
 bool may_run_again(const Trace& trace, const Capture& capture, const BackendChoice& backend) {
   if (backend.kind == Backend::Callable || capture.calls_leaf || capture.ran_opaque_python || results_are_checked() ||
       (!backend.runs_aten() && !trace.joint.graph.mutations.empty()))
+    return false;
+  // Backend eager calls what the code calls; ATen graphs hold what that led to.
+  const auto& called = capture.graph.nodes;
+  if (!backend.runs_aten() &&
+      std::any_of(called.begin(), called.end(), [](const auto& node) { return is_bound_to_class(*node); }))
     return false;
   return std::all_of(trace.joint.graph.nodes.begin(), trace.joint.graph.nodes.end(), [](const auto& node) {
     if (!node->op.is_aten() || node->op.aten->operator_name().getNamespace() != "aten") return false;

@@ -127,3 +127,28 @@ def test_the_traceback_shows_the_line(backend):
     assert any(frame.line.endswith("# here") for frame in traceback.extract_tb(raised.value.__traceback__))
     assert firesteel.counters()["fallbacks"] == {"FS-EXCEPTION": 1}
     torch.testing.assert_close(compiled(x, torch.tensor([1])), function(x, torch.tensor([1])))
+
+
+class Doubled(torch.autograd.Function):
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        Doubled.calls += 1
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_code_of_the_user_s_does_not_run_twice(backend):
+    compiled = firesteel.compile(lambda x, i: Doubled.apply(x).index_select(0, i), backend=backend)
+    x = torch.randn(3, 2, requires_grad=True)
+    for _ in range(2):
+        compiled(x, torch.tensor([0]))
+    before = Doubled.calls
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([7]))
+    assert Doubled.calls == before + 1
