@@ -91,6 +91,7 @@ class EagerRunner final : public Runner {
 
   bool run(PyObject* const* given, std::vector<PyRef>& outputs) const override {
     std::vector<PyRef> slots(slot_count_), pins;
+    pins.reserve(pins_.size());
     for (PyObject* object : pins_) pins.push_back(PyRef::borrow(object));
     for (size_t i = 0; i < inputs_.size(); ++i) slots[i] = PyRef::borrow(given[inputs_[i]]);
     for (const Call& call : calls_) execute(call, slots);

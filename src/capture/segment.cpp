@@ -132,33 +132,6 @@ void warn_of_disallowed_operators(const Trace& trace) {
   }
 }
 
-// A call that runs code of the user's: `apply` of a torch.autograd.Function is bound to its class.
-bool is_bound_to_class(const Node& node) {
-  PyObject* callable = static_cast<const TorchCall*>(node.op.callee.get())->callable.get();
-  PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable)
-                   : PyMethod_Check(callable)  ? PyMethod_GET_SELF(callable)
-                                               : nullptr;
-  return self && PyType_Check(self);
-}
-
-// Whether a run that raised can be made again by the code itself: no random numbers, no code of the user's, and no
-// writes, which an ATen graph does after all that may raise.
-bool may_run_again(const Trace& trace, const Capture& capture, const BackendChoice& backend) {
-  if (backend.kind == Backend::Callable || capture.calls_leaf || capture.ran_opaque_python || results_are_checked() ||
-      (!backend.runs_aten() && !trace.joint.graph.mutations.empty()))
-    return false;
-  // Backend eager calls what the code calls; ATen graphs hold what that led to.
-  const auto& called = capture.graph.nodes;
-  if (!backend.runs_aten() &&
-      std::any_of(called.begin(), called.end(), [](const auto& node) { return is_bound_to_class(*node); }))
-    return false;
-  return std::all_of(trace.joint.graph.nodes.begin(), trace.joint.graph.nodes.end(), [](const auto& node) {
-    if (!node->op.is_aten() || node->op.aten->operator_name().getNamespace() != "aten") return false;
-    const OpFacts& facts = op_facts(*node->op.aten);
-    return !facts.is_mutable && !facts.is_random;
-  });
-}
-
 // Guards and runner: the capture is over, and what it read is as it was again.
 void finish(Attempt& attempt, std::optional<Executable> executable, const BackendChoice& backend,
             const guards::Ambient& ambient) {
@@ -323,7 +296,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
         refuse_unknown_captures(trace, capture);
         capture.note_sizes(trace);
         capture.journal.roll_back();
-        attempt->segment->may_run_again = may_run_again(trace, capture, backend);
+        attempt->segment->rerun = rerun_of(trace, capture, backend);
         if (backend.runs_aten() && !capture.calls_leaf) {
           for (const std::string& text : capture.lost_gradients) warn_once(text);
           if (any_disallowed_operators()) warn_of_disallowed_operators(trace);
@@ -442,10 +415,12 @@ RunEnd run_segment(const Segment& segment, PyObject* const* slots, PyThreadState
   {
     std::optional<WatchedRun> shown;
     if (segment.runner && is_watched()) shown.emplace(watched_name(segment));
+    RandomStart start(segment.rerun.generators);
     try {
       if (segment.runner && !segment.runner->run(slots, outputs)) return RunEnd::Unfit;
     } catch (...) {
-      if (!segment.may_run_again) throw;
+      if (!segment.rerun.allowed) throw;
+      start.restore();
       python::set_python_error_or_runtime_error(std::current_exception());
       if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))
         python::throw_python_error();

@@ -9,6 +9,7 @@
 #include "capture/live_frames.h"
 #include "capture/modes.h"
 #include "capture/recipe.h"
+#include "capture/rerun.h"
 #include "capture/runner.h"
 #include "capture/story.h"
 #include "guards/ambient.h"
@@ -49,7 +50,7 @@ struct Segment {
   std::optional<TorchModes> modes;  // where the segment leaves torch in another state
   int end = 0;                      // the instruction that runs eagerly, in the innermost frame
   std::optional<Break> broken;      // why it does
-  bool may_run_again = false;       // its graph reads and computes: an error leaves nothing behind
+  Rerun rerun;                      // after an error of its graph
   std::string graph_text;
   mutable bool served_again = false;  // a call after the one that it was compiled for
   // For explain(): where it starts, which one it was, and how long its capture took.

@@ -102,6 +102,23 @@ bool is_function_of(PyObject* value, PyObject* code, const PyObject* globals) {
   return function->func_code == code && (!globals || function->func_globals == globals);
 }
 
+// Answered by a dict's keys and their order alone: as long as the dict is not changed, so is the answer.
+bool is_of_content(GuardKind kind) {
+  return kind == GuardKind::Absent || kind == GuardKind::Present || kind == GuardKind::Keys;
+}
+
+// Another one after each change of any dict; 0 where this CPython does not count them, and for an OrderedDict, whose
+// order can change without.
+uint64_t version_of(PyObject* value) {
+#if PY_VERSION_HEX < 0x030D0000
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  if (PyDict_CheckExact(value)) return reinterpret_cast<PyDictObject*>(value)->ma_version_tag;
+#pragma GCC diagnostic pop
+#endif
+  return 0;
+}
+
 PyTypeObject* c_class_of(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   while (type->tp_base && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
@@ -144,10 +161,14 @@ GuardProgram::GuardProgram(const SourceTable& sources, std::vector<Guard> guards
     const uint32_t own = slots_.at(guard.source->slot);
     return guard.other ? std::max(own, slots_.at(guard.other->slot)) : own;
   };
-  std::stable_sort(guards.begin(), guards.end(), [&](const Guard& a, const Guard& b) { return place(a) < place(b); });
+  std::stable_sort(guards.begin(), guards.end(), [&](const Guard& a, const Guard& b) {
+    return std::pair(place(a), is_of_content(a.kind)) < std::pair(place(b), is_of_content(b.kind));
+  });
   size_t at = 0;
   for (uint32_t step = 0; step < steps_.size(); ++step) {
     steps_[step].first_guard = static_cast<uint32_t>(at);
+    while (at < guards.size() && place(guards[at]) == step && !is_of_content(guards[at].kind)) ++at;
+    steps_[step].of_content = static_cast<uint32_t>(at);
     while (at < guards.size() && place(guards[at]) == step) ++at;
     steps_[step].last_guard = static_cast<uint32_t>(at);
   }
@@ -165,7 +186,7 @@ void GuardProgram::add_step(const Source& source) {
   step.has_second = source.second != nullptr;
   if (source.second) step.second = slots_.at(source.second->slot);
   step.index = source.index;
-  step.text = source.str();
+  texts_.push_back(source.str());
   PyObject* key = source.key.get();
   if (source.kind == AccessKind::Member) {
     // The descriptor holds its class: the place in the object is enough.
@@ -193,13 +214,25 @@ GuardProgram::Check GuardProgram::check_of(Guard guard) {
   PyObject* expected = guard.expected.get();
   check.slot = guard.source ? slots_.at(guard.source->slot) : 0;
   check.other = guard.other ? slots_.at(guard.other->slot) : 0;
-  check.number = guard.number;
-  check.tensor = std::move(guard.tensor);
-  if (guard.sizes)
-    check.sizes =
-        std::make_shared<SizeCheck>(*guard.sizes, [&](const Source* source) { return slots_.at(source->slot); });
-  if (guard.attributes) check.attributes = std::make_shared<WatchedClass>(*guard.attributes, holdings_);
+  auto keep = [&](auto fact) {
+    facts_.push_back(fact);
+    return fact.get();
+  };
   switch (guard.kind) {
+    case GuardKind::Length:
+      check.number = guard.number;
+      break;
+    case GuardKind::Tensor:
+      check.expected = holdings_.hold(expected);
+      check.tensor = keep(std::move(guard.tensor));
+      break;
+    case GuardKind::Sizes:
+      check.sizes = keep(
+          std::make_shared<SizeCheck>(*guard.sizes, [&](const Source* source) { return slots_.at(source->slot); }));
+      break;
+    case GuardKind::ClassAttributes:
+      check.attributes = keep(std::make_shared<WatchedClass>(*guard.attributes, holdings_));
+      break;
     case GuardKind::Keys:
       check.expected = keys_of(expected);
       break;
@@ -294,9 +327,27 @@ PyObject* GuardProgram::walk(const Step& step, PyObject* const* arguments, PyObj
       if (!PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(step.key))) return nullptr;
       return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + step.index);
     }
+    case AccessKind::DictItem: {
+      PyObject* dict = slots[step.from];
+      const uint64_t version = dict ? version_of(dict) : 0;
+      if (version != 0 && version == step.version) return step.found;
+      step.found = follow(step.kind, dict, step.key, step.index);
+      step.version = version;
+      return step.found;
+    }
     default:
       return follow(step.kind, slots[step.from], step.key, step.index);
   }
+}
+
+bool GuardProgram::content_holds(const Step& step, PyObject* value, const Slots& slots, uint32_t& failed) const {
+  const uint64_t version = version_of(value);
+  if (version != 0 && version == step.checked_version) return true;
+  for (failed = step.of_content; failed < step.last_guard; ++failed) {
+    if (!holds(checks_[failed], value, slots)) return false;
+  }
+  step.checked_version = version;
+  return true;
 }
 
 int GuardProgram::run(PyObject* const* arguments, PyObject* function, Slots& slots) const {
@@ -319,9 +370,11 @@ int GuardProgram::run(PyObject* const* arguments, PyObject* function, Slots& slo
       lost_step_ = static_cast<int>(i);
       return static_cast<int>(step.first_guard);
     }
-    for (uint32_t g = step.first_guard; g < step.last_guard; ++g) {
+    uint32_t g = step.first_guard;
+    for (; g < step.of_content; ++g) {
       if (!holds(checks_[g], value, slots)) return static_cast<int>(g);
     }
+    if (g < step.last_guard && !content_holds(step, value, slots, g)) return static_cast<int>(g);
   }
   for (size_t g = classes_begin_; g < checks_.size(); ++g) {
     if (!holds(checks_[g], nullptr, slots)) return static_cast<int>(g);
@@ -336,13 +389,13 @@ std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObje
   if (holdings_.dead()) return "an object that was used is gone";
   Slots slots;
   if (run(arguments, function, slots) == kPass) return "nothing";
-  if (lost_step_ >= 0) return fmt::format("`{}` is no longer there", steps_[lost_step_].text);
+  if (lost_step_ >= 0) return fmt::format("`{}` is no longer there", texts_[lost_step_]);
   const Check& check = checks_.at(failed);
   std::string source, then, now;
   PyObject* value = nullptr;
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (static_cast<int>(steps_[i].first_guard) > failed || failed >= static_cast<int>(steps_[i].last_guard)) continue;
-    source = steps_[i].text;
+    source = texts_[i];
     value = slots[i];
   }
   PyObject* expected = check.expected;
@@ -377,8 +430,8 @@ std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObje
       break;
     case GuardKind::Same:
     case GuardKind::Distinct:
-      source = steps_[check.slot].text;
-      then = steps_[check.other].text;
+      source = texts_[check.slot];
+      then = texts_[check.other];
       break;
     default:
       then = spell(expected);
@@ -399,9 +452,9 @@ std::string GuardProgram::line(const Check& check, const std::string& text) cons
   if (check.kind == GuardKind::Builtin) more = check.method->ml_name;
   if (check.kind == GuardKind::Length) more = std::to_string(check.number);
   if (check.kind == GuardKind::Keys) more = keys_text(check.expected, spell);
-  if (check.attributes) more = check.attributes->type()->tp_name;
-  if (check.tensor) more = check.tensor->str();
-  if (check.kind == GuardKind::Same || check.kind == GuardKind::Distinct) more = steps_[check.other].text;
+  if (check.kind == GuardKind::ClassAttributes) more = check.attributes->type()->tp_name;
+  if (check.kind == GuardKind::Tensor) more = check.tensor->str();
+  if (check.kind == GuardKind::Same || check.kind == GuardKind::Distinct) more = texts_[check.other];
   return fmt::format("{} {} {}", kNames[static_cast<size_t>(check.kind)], text, more);
 }
 
@@ -409,11 +462,12 @@ std::vector<std::string> GuardProgram::describe() const {
   const std::vector<PyRef> pins = holdings_.pin_all();
   std::vector<std::string> lines;
   if (holdings_.dead()) return lines;
-  for (const Step& step : steps_) {
-    for (uint32_t g = step.first_guard; g < step.last_guard; ++g) lines.push_back(line(checks_[g], step.text));
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    for (uint32_t g = steps_[i].first_guard; g < steps_[i].last_guard; ++g)
+      lines.push_back(line(checks_[g], texts_[i]));
   }
   for (size_t g = classes_begin_; g < checks_.size(); ++g) {
-    if (!checks_[g].sizes) {
+    if (checks_[g].kind != GuardKind::Sizes) {
       lines.push_back(line(checks_[g], "class"));
       continue;
     }

@@ -94,28 +94,35 @@ class GuardProgram {
   size_t size() const { return checks_.size(); }
 
  private:
-  // Bare objects are those of the holdings.
+  // Bare objects are those of the holdings. Every call looks at all steps and checks: they are kept small.
   struct Step {
     AccessKind kind;
-    uint32_t from = 0, second = 0;
     bool has_second = false;
     bool is_root = false;
-    bool wanted = false;                       // its value is used, not only looked at
-    uint32_t first_guard = 0, last_guard = 0;  // the checks of this step's value
-    int64_t index = 0;                         // of a Member: where the slot lies
-    PyObject* key = nullptr;                   // of a Member: the class
-    std::string text;
+    bool wanted = false;  // its value is used, not only looked at
+    uint32_t from = 0, second = 0;
+    // The checks of this step's value; those from `of_content` on look at a dict's keys.
+    uint32_t first_guard = 0, of_content = 0, last_guard = 0;
+    int64_t index = 0;        // of a Member: where the slot lies
+    PyObject* key = nullptr;  // of a Member: the class
+    // A dict has a new version after each change: what was found in it under `version` is there still.
+    mutable uint64_t version = 0;
+    mutable PyObject* found = nullptr;
+    mutable uint64_t checked_version = 0;  // the checks of its content held under this one
   };
   struct Check {
     GuardKind kind;
     uint32_t slot = 0, other = 0;
     PyObject* expected = nullptr;
-    int64_t number = 0;                   // of an Identity: it is a tensor's
-    PyObject* globals = nullptr;          // Code: where the function was made
-    const PyMethodDef* method = nullptr;  // Builtin
-    std::shared_ptr<const TensorFacts> tensor;
-    std::shared_ptr<const WatchedClass> attributes;
-    std::shared_ptr<const SizeCheck> sizes;
+    // What else one kind needs; belongs to `facts_`.
+    union {
+      int64_t number = 0;         // Length; of an Identity: it is a tensor's
+      PyObject* globals;          // Code: where the function was made
+      const PyMethodDef* method;  // Builtin
+      const TensorFacts* tensor;
+      const WatchedClass* attributes;
+      const SizeCheck* sizes;
+    };
   };
   void add_step(const Source& source);
   Check check_of(Guard guard);
@@ -123,6 +130,7 @@ class GuardProgram {
   bool all_absent(const Step& step) const;
   bool is_other_tensor(const Check& check, PyObject* value) const;
   bool holds(const Check& check, PyObject* value, const Slots& slots) const;
+  bool content_holds(const Step& step, PyObject* value, const Slots& slots, uint32_t& failed) const;
   PyObject* walk(const Step& step, PyObject* const* arguments, PyObject* function, Slots& slots) const;
   SourcePath path_to(size_t step) const;
   std::vector<SourcePath> other_sizes(size_t step, PyObject* value) const;
@@ -130,7 +138,9 @@ class GuardProgram {
 
   Holdings& holdings_;
   std::vector<Step> steps_;
-  std::vector<Check> checks_;                     // in the order of the steps
+  std::vector<std::string> texts_;  // of the steps
+  std::vector<Check> checks_;       // in the order of the steps
+  std::vector<std::shared_ptr<const void>> facts_;
   std::unordered_map<uint32_t, uint32_t> slots_;  // source slot → program slot
   uint32_t classes_begin_ = 0;                    // checks from here on have no source
   mutable int lost_step_ = -1;                    // the step that led nowhere in the last run

@@ -35,7 +35,7 @@ SourcePath GuardProgram::path_to(size_t at) const {
       key = member_at(reinterpret_cast<PyTypeObject*>(key), std::exchange(index, 0));
       if (!key) return {};
     }
-    path.insert(path.begin(), SourceStep(step.kind, key, index, step.is_root ? step.text : ""));
+    path.insert(path.begin(), SourceStep(step.kind, key, index, step.is_root ? texts_[at] : ""));
     if (step.is_root) return path;
   }
 }
@@ -59,7 +59,7 @@ std::vector<GuardProgram::LostTensor> GuardProgram::lost_tensors() const {
     LostTensor tensor{path_to(check.slot), nullptr};
     const Step& step = steps_[check.slot];
     for (uint32_t g = step.first_guard; g < step.last_guard; ++g) {
-      if (checks_[g].kind == GuardKind::Tensor) tensor.facts = checks_[g].tensor;
+      if (checks_[g].kind == GuardKind::Tensor) tensor.facts = std::make_shared<TensorFacts>(*checks_[g].tensor);
     }
     gone.push_back(holdings_.has_lost(check.expected));
     all.push_back(std::move(tensor));
@@ -106,7 +106,7 @@ GuardProgram::Moved GuardProgram::moved(PyObject* const* arguments, PyObject* fu
   }
   for (size_t g = classes_begin_; g < checks_.size(); ++g) {
     // Sizes that were left open may be any as far as this is concerned.
-    if (!checks_[g].sizes) found.all_else_holds &= holds(checks_[g], nullptr, slots);
+    if (checks_[g].kind != GuardKind::Sizes) found.all_else_holds &= holds(checks_[g], nullptr, slots);
   }
   return found;
 }

@@ -77,12 +77,33 @@ def draws_before(x, i):
         return torch.nn.functional.dropout(x).index_select(0, i)
 
 
+def draws_inside_a_try(x, i):
+    try:
+        y = torch.nn.functional.dropout(x).index_select(0, i)
+    except IndexError:
+        y = x * torch.rand(2)
+    return y + torch.rand(2)
+
+
+GENERATOR = torch.Generator()
+
+
+def draws_from_its_own_generator(x, i):
+    try:
+        y = x * torch.rand(2, generator=GENERATOR) + torch.rand(2)
+        y = y.index_select(0, i)
+    except IndexError:
+        y = x * torch.rand(2, generator=GENERATOR)
+    return y + torch.rand(2)
+
+
 PROGRAMS = [handled, handled_after_a_break, handled_by_the_caller, in_a_block, in_a_block_of_the_graph, at_last,
-            writes_before, draws_before]  # fmt: skip
+            writes_before, draws_before, draws_inside_a_try, draws_from_its_own_generator]  # fmt: skip
 
 
 def outcome(function, x, i):
     torch.manual_seed(0)
+    GENERATOR.manual_seed(1)
     try:
         return function(x, i), None
     except IndexError as error:

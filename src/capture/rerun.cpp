@@ -1,0 +1,71 @@
+// What a graph may leave behind, and generators as they were.
+#include "capture/rerun.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "aot/random_states.h"
+#include "capture/capture.h"
+#include "capture/runner.h"
+
+namespace firesteel::capture {
+namespace {
+
+at::Generator generator_of(const Node& node) {
+  std::vector<c10::IValue> constants;
+  for (const Arg& arg : node.args) {
+    if (arg.kind == Arg::Kind::Const) constants.push_back(arg.constant);
+  }
+  return generator_for(constants, node.outputs.at(0)->type.device);
+}
+
+// A call that runs code of the user's: `apply` of a torch.autograd.Function is bound to its class.
+bool is_bound_to_class(const Node& node) {
+  PyObject* callable = static_cast<const TorchCall*>(node.op.callee.get())->callable.get();
+  PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable)
+                   : PyMethod_Check(callable)  ? PyMethod_GET_SELF(callable)
+                                               : nullptr;
+  return self && PyType_Check(self);
+}
+
+}  // namespace
+
+Rerun rerun_of(const Trace& trace, const Capture& capture, const BackendChoice& backend) {
+  Rerun rerun;
+  if (backend.kind == Backend::Callable || capture.calls_leaf || capture.ran_opaque_python || results_are_checked() ||
+      (!backend.runs_aten() && !trace.joint.graph.mutations.empty()))
+    return rerun;
+  // Backend eager calls what the code calls; ATen graphs hold what that led to.
+  const auto& called = capture.graph.nodes;
+  if (!backend.runs_aten() &&
+      std::any_of(called.begin(), called.end(), [](const auto& node) { return is_bound_to_class(*node); }))
+    return rerun;
+  for (const auto& node : trace.joint.graph.nodes) {
+    if (!node->op.is_aten() || node->op.aten->operator_name().getNamespace() != "aten") return {};
+    const OpFacts& facts = op_facts(*node->op.aten);
+    if (facts.is_mutable || (facts.is_random && node->outputs.empty())) return {};
+    if (!facts.is_random) continue;
+    at::Generator generator = generator_of(*node);
+    if (std::find(rerun.generators.begin(), rerun.generators.end(), generator) == rerun.generators.end())
+      rerun.generators.push_back(std::move(generator));
+  }
+  rerun.allowed = true;
+  return rerun;
+}
+
+RandomStart::RandomStart(const std::vector<at::Generator>& generators) {
+  for (at::Generator generator : generators) {  // NOLINT(performance-for-range-copy): its mutex is not const
+    std::lock_guard lock(generator.mutex());
+    starts_.push_back({generator, generator.clone()});
+  }
+}
+
+void RandomStart::restore() {
+  for (Start& start : starts_) {
+    const at::Tensor state = start.copy.get_state();
+    std::lock_guard lock(start.generator.mutex());
+    start.generator.set_state(state);
+  }
+}
+
+}  // namespace firesteel::capture

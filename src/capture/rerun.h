@@ -1,0 +1,38 @@
+// A graph that raised while it ran: whether the code itself may run instead, from the same start.
+#pragma once
+
+#include <vector>
+
+#include <ATen/core/Generator.h>
+
+namespace firesteel {
+struct Trace;
+}
+
+namespace firesteel::capture {
+
+class Capture;
+struct BackendChoice;
+
+struct Rerun {
+  bool allowed = false;                   // an error of the graph leaves nothing behind
+  std::vector<at::Generator> generators;  // but that numbers were drawn from these
+};
+
+// No code of the user's, and no writes, which an ATen graph does after all that may raise.
+Rerun rerun_of(const Trace& trace, const Capture& capture, const BackendChoice& backend);
+
+// Where generators stand when a graph starts.
+class RandomStart {
+ public:
+  explicit RandomStart(const std::vector<at::Generator>& generators);
+  void restore();
+
+ private:
+  struct Start {
+    at::Generator generator, copy;
+  };
+  std::vector<Start> starts_;
+};
+
+}  // namespace firesteel::capture
