@@ -42,6 +42,7 @@ _GUARDS = (
     ("` is .*, was ", "pass what keeps changing as a tensor, or keep it out of the compiled function"),
     ("is another function than it was", "make the function once, outside the loop, instead of anew at each call"),
     ("is another object than it was", "make the object once and pass or keep the same one"),
+    ("which it was compiled for, is gone", "make the object once and keep it"),
     ("the class .* was changed", "change classes before the first call"),
     ("same object", "pass arguments that are always, or never, the same object"),
     ("(mode|dtype|threads|autocast)", "set it once, or expect a graph for each setting"),

@@ -132,6 +132,7 @@ void Pieces::watch(Segment& segment) {
 }
 
 void Pieces::add(Bucket& bucket, std::shared_ptr<Segment> segment) {
+  bucket.gone.reset();
   watch(*segment);
   PyRef box = boxed(segment);
   bucket.held.insert(bucket.held.begin(), Held{std::move(segment), std::move(box)});
@@ -143,6 +144,7 @@ void Pieces::forget(const Segment* lost) {
                            [&](const Held& piece) { return piece.segment.get() == lost; });
     if (at == found.held.end()) continue;
     found.wasted = lost->served_again ? 0 : found.wasted + 1;
+    found.gone = Gone{lost->file, lost->guards->lost_name(), lost->line, lost->number};
     if (found.wasted) {
       // Tensors that come and go with a call are inputs rather than parts of the graph.
       for (guards::GuardProgram::LostTensor& tensor : lost->guards->lost_tensors()) {

@@ -37,8 +37,15 @@ class Pieces {
     std::shared_ptr<Segment> segment;
     PyRef box;
   };
+  // The last piece that died with an object it was compiled for.
+  struct Gone {
+    std::string file, object;
+    int line = 0;
+    uint64_t number = 0;
+  };
   struct Bucket {
     std::vector<Held> held;
+    std::optional<Gone> gone;                // since when nothing was compiled here
     std::vector<guards::SourcePath> moving;  // tensors and numbers that were other ones at a later call
     std::vector<guards::GuardProgram::LostTensor>
         lost;              // whose sizes are still to be compared with those that came after

@@ -2,6 +2,7 @@
 #include "capture/region.h"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -169,10 +170,18 @@ bool Region::may_compile(Bucket& bucket, PyObject* function, const CallValues& v
 
 void Region::note_recompile(const Bucket& bucket, PyObject* function, const CallValues& values, bool is_last) {
   constexpr size_t kMostNotes = 32;
-  if (bucket.held.empty() || (!options_.notes_recompiles && recompiles_.size() >= kMostNotes)) return;
-  const std::shared_ptr<Segment> newest = bucket.held.front().segment;
-  Recompile note{name_of(function), newest->file, newest->line, newest->number, {}, is_last};
-  note.guard = Pieces::explain_miss(bucket, function, values, /*plainly=*/!options_.notes_recompiles);
+  if (!options_.notes_recompiles && recompiles_.size() >= kMostNotes) return;
+  Recompile note{.function = name_of(function), .is_last = is_last};
+  if (!bucket.held.empty()) {
+    const std::shared_ptr<Segment> newest = bucket.held.front().segment;
+    std::tie(note.file, note.line, note.before) = std::tie(newest->file, newest->line, newest->number);
+    note.guard = Pieces::explain_miss(bucket, function, values, /*plainly=*/!options_.notes_recompiles);
+  } else if (const auto& gone = bucket.gone; gone && !gone->object.empty()) {
+    std::tie(note.file, note.line, note.before) = std::tie(gone->file, gone->line, gone->number);
+    note.guard = fmt::format("`{}`, which it was compiled for, is gone", gone->object);
+  } else {
+    return;
+  }
   tell_recompile(note);
   recompiles_.push_back(std::move(note));
 }

@@ -89,6 +89,8 @@ class GuardProgram {
     std::shared_ptr<const TensorFacts> facts;
   };
   std::vector<LostTensor> lost_tensors() const;
+  // Which of the objects that guards knew has died, as a person would call it; empty where none has.
+  std::string lost_name() const;
   // Every guard as one line, as it stands when it holds.
   std::vector<std::string> describe() const;
   size_t size() const { return checks_.size(); }

@@ -72,6 +72,16 @@ std::vector<GuardProgram::LostTensor> GuardProgram::lost_tensors() const {
   return lost;
 }
 
+std::string GuardProgram::lost_name() const {
+  for (const Check& check : checks_) {
+    if (check.expected && holdings_.has_lost(check.expected)) return texts_[check.slot];
+  }
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].key && holdings_.has_lost(steps_[i].key)) return texts_[i];
+  }
+  return {};
+}
+
 bool GuardProgram::is_other_tensor(const Check& check, PyObject* value) const {
   return check.kind == GuardKind::Identity && check.number && python::is_exact_tensor(check.expected) &&
          python::is_exact_tensor(value);

@@ -72,6 +72,17 @@ def test_graphs_guards_kernels_and_timings(caplog):
     assert not collected(caplog, "breaks")
 
 
+def test_a_recompile_for_what_is_gone_says_so(caplog):
+    firesteel.logs("recompiles")
+    compiled = firesteel.compile(lambda x, step: step(x), backend="eager")
+    for _ in range(3):
+        compiled(torch.ones(3), firesteel.nonstrict_trace(lambda x: x + 1))
+    lines = collected(caplog, "recompiles")
+    assert len(lines) == 2
+    expected = "`step`, which it was compiled for, is gone; try: make the object once and keep it"
+    assert all(expected in line for line in lines)
+
+
 def test_a_recompile_names_the_guard(caplog):
     firesteel.logs("recompiles")
     compiled = firesteel.compile(lambda x: x + 1)
