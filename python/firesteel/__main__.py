@@ -105,12 +105,16 @@ def _word(name, arguments):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:
+        sys.excepthook = programs.show_error
+        arguments = sys.argv[1:]
     # A script may have the name of a word.
     if arguments and arguments[0] in WORDS and not Path(arguments[0]).is_file():
         return _word(arguments[0], arguments[1:])
     parser = _parser()
     options, program = programs.split(parser, arguments)
+    if program and program[0].isidentifier() and not Path(program[0]).exists():
+        parser.error(f"{program[0]} is neither a script nor a word; words: {', '.join(WORDS)}")
     if program:
         return programs.start(parser, options, program)
     if options.report or options.logs or options.trace or options.profile:

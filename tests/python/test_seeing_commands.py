@@ -102,6 +102,14 @@ def test_bench_measures_both_and_says_where_they_differ(script):
 @pytest.mark.parametrize(("arguments", "words"), [
     (["explain", "{script}:g"], "g needs x, scale: give them by --args"),
     (["explain", "{script}:nothing"], "has no nothing"),
+    (["explain", "{script}:alon"], "has no alon; did you mean alone?"),
+    (["explain", "{script}:g.part"], "g of {script} has no part"),
+    (["explain", "{script}:__name__"], "is a str, which cannot be called"),
+    (["explain", "{script}:g", "--args", "torch.ones(3"], "gives no arguments: SyntaxError: "),
+    (["explain", "{script}:g", "--args", "nothing"], "gives no arguments: NameError: name 'nothing' is not defined"),
+    (["explain", "{script}:g", "--args", "1, 2, 3"], "does not take what --args gives: too many positional arguments"),
+    (["bench", "{script}:nothing"], "has no nothing"),
+    (["nonsense"], "nonsense is neither a script nor a word; words: run, report, explain, "),
     (["explain", "{script}"], "is not of the form script.py:function"),
     (["explain", "nowhere.py:f"], "there is no script nowhere.py"),
     (["bench", "{script}:g"], "g needs x, scale: give them by --args"),
@@ -117,7 +125,21 @@ def test_mistakes_are_told(script, arguments, words, capsys):
     with pytest.raises(SystemExit) as ended:
         command_line.main([part.format(script=script) for part in arguments])
     assert ended.value.code == 2
-    assert words in capsys.readouterr().err
+    assert words.format(script=script) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["report", "-o", "out.html"], ["explain"], ["bench"]])
+def test_a_program_that_raises_shows_its_own_frames_alone(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "räises.py").write_text("def f():\n    raise ValueError('mine')\n\n\nf()\n", encoding="utf-8")
+    name = "räises.py" + (":f" if arguments[0] in ("explain", "bench") else "")
+    done = firesteel_command(*arguments, name)
+    assert done.returncode == 1
+    shown = done.stderr.replace("firesteel: the report is in ", "").splitlines()
+    assert shown[0] == "Traceback (most recent call last):"
+    assert "räises.py" in shown[1]
+    assert "ValueError: mine" in shown
+    assert "_commands" not in done.stderr
 
 
 @pytest.mark.usefixtures("native")

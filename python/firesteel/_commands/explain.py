@@ -1,6 +1,7 @@
 """`firesteel explain script.py:function`: what becomes of one function, called with arguments that are given."""
 
 import argparse
+import difflib
 import inspect
 import runpy
 import sys
@@ -9,7 +10,22 @@ from pathlib import Path
 
 def _arguments(text, space):
     """What stands between the brackets of a call: values by place and by name."""
-    return eval(f"(lambda *args, **kwargs: (args, kwargs))({text})", space)
+    try:
+        return eval(f"(lambda *args, **kwargs: (args, kwargs))({text})", space)
+    except Exception as error:
+        raise LookupError(f"--args '{text}' gives no arguments: {type(error).__name__}: {error}") from error
+
+
+def _checked(target, function, args, kwargs):
+    """Whether a call can be made at all; what it does then is its own."""
+    if not callable(function):
+        raise LookupError(f"{target} is a {type(function).__name__}, which cannot be called")
+    try:
+        inspect.signature(getattr(function, "forward", function)).bind(*args, **kwargs)
+    except TypeError as error:
+        raise LookupError(f"{target} does not take what --args gives: {error}") from error
+    except ValueError:
+        pass  # it does not say what it takes
 
 
 def _missing(function):
@@ -77,11 +93,16 @@ def load(target, text, run_name):
     space = runpy.run_path(script, run_name=run_name)
     first, *rest = name.split(".")
     if first not in space:
-        raise LookupError(f"{script} has no {first}")
+        near = difflib.get_close_matches(first, [it for it in space if callable(space[it])], 1)
+        raise LookupError(f"{script} has no {first}" + (f"; did you mean {near[0]}?" if near else ""))
     function = space[first]
     for part in rest:
+        if not hasattr(function, part):
+            raise LookupError(f"{name.rpartition('.' + part)[0]} of {script} has no {part}")
         function = getattr(function, part)
     space.setdefault("torch", torch)
     if not text and (missing := _missing(function)):
         raise LookupError(f"{name} needs {', '.join(missing)}: give them by --args, as in --args 'torch.randn(8, 16)'")
-    return (function, *_arguments(text, space))
+    args, kwargs = _arguments(text, space)
+    _checked(target, function, args, kwargs)
+    return function, args, kwargs

@@ -22,6 +22,15 @@ def run_program(arguments):
         runpy.run_path(arguments[0], run_name="__main__")
 
 
+def show_error(kind, error, trace):
+    """An error that nobody has caught, from the program's own frames on, as Python itself would show it."""
+    ours = str(Path(__file__).resolve().parents[1]) + os.sep
+    first = trace
+    while first and first.tb_frame.f_code.co_filename.startswith((ours, "<frozen ")):
+        first = first.tb_next
+    sys.__excepthook__(kind, error.with_traceback(first or trace), first or trace)
+
+
 def checked_program(parser, arguments):
     """The program's own command line, or the parser's error."""
     if not arguments:
