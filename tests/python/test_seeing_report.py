@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 import firesteel
-from firesteel._report import gather, graphs
+from firesteel._report import gather, graphs, page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -365,3 +365,40 @@ def test_under_nohup_and_in_a_pipe_nothing_but_the_report(tmp_path):
     assert b"\x1b" not in done.stderr
     assert b"the report is in" in done.stderr
     assert "prögram.py" in (tmp_path / "öut.html").read_text(encoding="utf-8")
+
+
+def test_a_number_that_keeps_changing_is_one_problem():
+    def f(x, times):
+        for _ in range(times):
+            x = x.sin()
+        return x
+
+    compiled = firesteel.compile(f)
+    for times in range(1, 5):
+        compiled(torch.ones(3), times)
+    text = page.html(gather.facts(), "a title")
+    assert len(re.findall(r'<article class="card recompiled"', text)) == 1
+    assert "captured again 3×" in text
+    for was in range(1, 4):
+        assert f"<code>`times` is {was + 1}, was {was}</code>" in text
+
+
+def test_an_error_stands_in_the_file_of_the_others(tmp_path, monkeypatch):
+    class Pair:
+        pass
+
+    opaque = firesteel.nonstrict_trace(lambda pair: torch.ones(3))
+
+    def f(x):
+        return opaque(Pair()) + x
+
+    monkeypatch.chdir(os.path.dirname(__file__))
+    recorder = gather.Recorder()
+    recorder.start()
+    try:
+        with pytest.raises(firesteel.TraceError):
+            firesteel.compile(f)(torch.ones(3))
+    finally:
+        recorder.stop()
+    facts = gather.facts(recorder)
+    assert [file["path"] for file in facts["files"]] == [__file__]

@@ -156,8 +156,9 @@ def _error(told, tables):
     first, *rest = told["message"].splitlines()
     found = re.search(r"^  (\S.*):(\d+)  ", told["message"], re.MULTILINE)
     file, line = (found[1], int(found[2])) if found else (told["file"], told["line"])
-    if not os.path.isabs(file) and os.path.exists(file):
-        file = os.path.abspath(file)
+    # An error names paths from the current folder on: the same file as others name it.
+    same = (path for path in (told["file"], *tables.paths) if os.path.abspath(path) == os.path.abspath(file))
+    file = next(same, os.path.abspath(file) if os.path.exists(file) else file)
     remedy = next((text.strip().removeprefix("try: ") for text in rest if text.strip().startswith("try: ")), "")
     return {
         "function": told["function"],

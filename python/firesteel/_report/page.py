@@ -85,7 +85,7 @@ def _problems(facts):
     cards = [_break_card(facts, it) for it in facts["breaks"]]
     cards = [_error_card(facts, it) for it in facts["errors"]] + cards
     cards += [_eager_card(facts, it) for it in facts["eager"]]
-    cards += [_recompile_card(facts, it) for it in facts["recompiles"]]
+    cards += [_recompile_card(facts, notes) for notes in _same_recompiles(facts)]
     if not cards and not facts["pieces"]:
         return _NOTHING
     return "".join(cards) or '<p class="good">No graph breaks, no recompiles, nothing ran eagerly.</p>'
@@ -126,12 +126,21 @@ def _eager_card(facts, it):
     return _card("broken", "runs eagerly", place, escaped(it["message"]), rows)
 
 
-def _recompile_card(facts, it):
-    label = "compiled too often" if it["last"] else "captured again"
+def _same_recompiles(facts):
+    """Those of one place with one cure, together: a number that keeps changing is one problem."""
+    found = {}
+    for it in facts["recompiles"]:
+        found.setdefault((it["file"], it["line"], it["function"], it["remedy"], it["last"]), []).append(it)
+    return list(found.values())
+
+
+def _recompile_card(facts, notes):
+    it = notes[0]
+    label = "compiled too often" if it["last"] else "captured again" + (f" {len(notes)}×" if len(notes) > 1 else "")
     rows = [
-        ("guard", f"<code>{escaped(it['guard'])}</code>"),
+        ("guard", "<br>".join(f"<code>{escaped(note['guard'])}</code>" for note in notes)),
         ("try", f"<strong>{escaped(it['remedy'])}</strong>" if it["remedy"] else ""),
-        ("instead of", _piece_links(facts, [it["before"]])),
+        ("instead of", _piece_links(facts, [note["before"] for note in notes])),
     ]
     message = escaped(f"`{it['function']}`" + (" runs eagerly from now on" if it["last"] else ""))
     return _card("broken" if it["last"] else "recompiled", label, _place(facts, it["file"], it["line"]), message, rows)
@@ -202,9 +211,10 @@ def _notes(facts, number):
         add(it, "broken", "runs eagerly:", f"{it['message']} [{it['reason']}]")
     for it in facts["errors"]:
         add(it, "broken", f"{it['type']}:", it["message"])
-    for it in facts["recompiles"]:
-        head = "compiled too often, eager from now on:" if it["last"] else "captured again:"
-        add(it, "broken" if it["last"] else "recompiled", head, it["guard"])
+    for same in _same_recompiles(facts):
+        it, times = same[0], f" {len(same)}×" if len(same) > 1 else ""
+        head = "compiled too often, eager from now on:" if it["last"] else f"captured again{times}:"
+        add(it, "broken" if it["last"] else "recompiled", head, "; ".join(note["guard"] for note in same))
     return notes
 
 
