@@ -322,9 +322,14 @@ FunctionResult Attempt::interpret(const std::vector<at::Tensor>& stand_ins) {
   // Gone before the scope is: what it holds belongs to the capture to the last.
   struct Drop {
     Attempt& attempt;
+    // A generator that was started ends with its frame: nothing of it is followed any more.
     ~Drop() {
+      Capture& capture = attempt.capture;
+      std::optional<Break> before =
+          std::exchange(capture.broken, Break{BreakReason::Control, "the piece ends here", {}, {}});
       attempt.interpreter_ = nullptr;
-      attempt.capture.stopped.clear();
+      std::exchange(capture.stopped, {}).clear();
+      capture.broken = std::move(before);
     }
   } drop{*this};
   const Ending ending = run_frames(kept);

@@ -88,6 +88,18 @@ PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name
   return capture.admit(value, capture.sources.item(module_variables(capture, module), name));
 }
 
+PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject* name, PyObject* found);
+
+// A class method of `owner` as `type` has it: what is wrapped may be a descriptor itself.
+PyRef class_method(Capture& capture, PyObject* found, PyTypeObject* owner, PyObject* type, PyObject* name) {
+  PyRef function = checked(PyObject_GetAttrString(found, "__func__"));
+  capture.admit(function.get(), pinned(capture, owner, name, function.get()));
+  const bool describes = Py_IS_TYPE(function.get(), &PyClassMethod_Type) ||
+                         Py_IS_TYPE(function.get(), &PyStaticMethod_Type) ||
+                         Py_IS_TYPE(function.get(), &PyProperty_Type);
+  return describes ? described(capture, type, as_type(type), name, function.get()) : bind(function.get(), type);
+}
+
 // What the descriptor of a class gives for an object (null: for the class itself), followed where it is Python.
 // Empty: it gives nothing that can be followed.
 PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject* name, PyObject* found) {
@@ -96,11 +108,11 @@ PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject
     capture.admit(found, at);
     return object ? bind(found, object) : PyRef::borrow(found);
   }
-  if (Py_IS_TYPE(found, &PyStaticMethod_Type) || Py_IS_TYPE(found, &PyClassMethod_Type)) {
+  if (Py_IS_TYPE(found, &PyClassMethod_Type))
+    return class_method(capture, found, type, reinterpret_cast<PyObject*>(type), name);
+  if (Py_IS_TYPE(found, &PyStaticMethod_Type)) {
     PyRef function = checked(PyObject_GetAttrString(found, "__func__"));
-    PyRef read = capture.admit(function.get(), pinned(capture, type, name, function.get()));
-    if (Py_IS_TYPE(found, &PyStaticMethod_Type)) return read;
-    return bind(function.get(), reinterpret_cast<PyObject*>(type));
+    return capture.admit(function.get(), pinned(capture, type, name, function.get()));
   }
   if (Py_IS_TYPE(found, &PyProperty_Type)) {
     if (!object) return capture.admit(found, at);
@@ -268,16 +280,8 @@ PyRef super_attribute(Capture& capture, PyObject* object, PyObject* name) {
     class_attribute(capture, as_type(type), name);
     PyObject* found = PyDict_GetItemWithError(fs_type_dict(as_type(type)), name);
     if (!found) continue;
-    if (of_class && Py_IS_TYPE(found, &PyClassMethod_Type)) {
-      PyRef function = checked(PyObject_GetAttrString(found, "__func__"));
-      capture.admit(function.get(), pinned(capture, as_type(type), name, function.get()));
-      return bind(function.get(), self.get());
-    }
-    if (Py_IS_TYPE(found, &PyClassMethod_Type)) {
-      PyRef function = checked(PyObject_GetAttrString(found, "__func__"));
-      capture.admit(function.get(), pinned(capture, as_type(type), name, function.get()));
-      return bind(function.get(), self_class.get());
-    }
+    if (Py_IS_TYPE(found, &PyClassMethod_Type))
+      return class_method(capture, found, as_type(type), of_class ? self.get() : self_class.get(), name);
     if (PyRef value = described(capture, of_class ? nullptr : self.get(), as_type(type), name, found)) return value;
     break;
   }

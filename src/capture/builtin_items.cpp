@@ -124,6 +124,8 @@ PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
 // list(), tuple(), set(), sorted(), min(): the items are taken first.
 PyRef of_items(Capture& capture, PyObject* callable, CallArgs& args) {
   const bool single = args.positional() == 1;
+  if (single && callable == reinterpret_cast<PyObject*>(&PyTuple_Type) && PyTuple_CheckExact(args[0]))
+    return args.values[0];
   for (size_t i = 0; i < args.positional(); ++i) {
     if (single && (is_iterable(args[i]) || is_python_class(Py_TYPE(args[i]))))
       args.values[i] = items_of(capture, args[i]);
@@ -151,6 +153,8 @@ PyRef of_ordered_items(Capture& capture, PyObject* callable, CallArgs& args) {
 
 PyRef of_hashed_items(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() == 1) {
+    if (callable == reinterpret_cast<PyObject*>(&PyFrozenSet_Type) && PyFrozenSet_CheckExact(args[0]))
+      return args.values[0];
     args.values[0] = items_of(capture, args[0]);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[0]); ++i) watch_hash(capture, PyList_GET_ITEM(args[0], i));
   }

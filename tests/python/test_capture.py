@@ -429,3 +429,51 @@ def test_exceptions_are_those_of_eager(backend):
             assert frames[-len(list(traceback.extract_tb(expected.tb))) + 1 :][0] == function.__name__
     assert firesteel.counters()["breaks"] == {"FS-EXCEPTION": 4}
     assert firesteel.counters()["fallbacks"] == {}
+
+
+class Described:
+    """Class methods around other descriptors."""
+
+    @classmethod
+    @classmethod
+    def twice(cls, x):
+        return x * 2, cls.__name__
+
+    @classmethod
+    @staticmethod
+    def bare(x):
+        return x * 3
+
+    @classmethod
+    @property
+    def scale(cls):
+        return 4 if cls is Described else 5
+
+
+class Inheriting(Described):
+    @classmethod
+    def twice(cls, x):
+        return super().twice(x + 1)
+
+
+@pytest.mark.parametrize("kind", [Described, Inheriting])
+def test_class_methods_around_descriptors(kind):
+    def function(x, item):
+        return item.twice(x), item.bare(x), x * item.scale, type(item).twice(x), type(item).scale
+
+    compiled = firesteel.compile(function, backend="eager", fullgraph=True)
+    x = torch.ones(2)
+    assert str(compiled(x, kind())) == str(function(x, kind()))
+
+
+def test_a_tuple_of_a_tuple_is_itself():
+    def function(x, pair, fixed):
+        own = (x + 1, 2)
+        same = tuple(pair) is pair, tuple(own) is own, frozenset(fixed) is fixed, tuple(item for item in pair) is pair
+        return own, tuple(pair), same
+
+    compiled = firesteel.compile(function, backend="eager", fullgraph=True)
+    x = torch.ones(2)
+    for pair in ((1, 2), (x, 3), ()):
+        given = x, pair, frozenset((1, 2))
+        assert str(compiled(*given)) == str(function(*given))

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import unittest
 
 import breaking_blocks
 import breaking_programs
@@ -313,3 +314,75 @@ def test_a_call_in_a_try_breaks_itself():
         assert compiled(x, bad) is x
         with pytest.raises(IndexError):
             firesteel.compile(late, backend="eager")(x, good)
+
+
+class Held:
+    """As unittest's subTest: a generator that waits in a block when the piece ends, and has work left for its end."""
+
+    def __init__(self):
+        self.open, self.log = None, []
+
+    @contextlib.contextmanager
+    def part(self, name):
+        before, self.open = self.open, name
+        try:
+            with self.inner():
+                yield
+                self.log.append(f"after {name}")
+        finally:
+            print("finally")
+            self.open = before
+
+    @contextlib.contextmanager
+    def inner(self):
+        try:
+            yield
+        except KeyError:
+            self.log.append("KeyError")
+        else:
+            self.log.append("well")
+
+    def loop(self, x, names):
+        for name in names:
+            with self.part(name):
+                print(name)
+                x = x * 2
+        return x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_generators_that_wait_when_the_piece_ends(backend):
+    def function(held, x):
+        return held.loop(x + 1, ["a", "b"]) - 1
+
+    compiled = firesteel.compile(function, backend=backend)
+    for _ in range(3):
+        held, expected = Held(), Held()
+        x = torch.ones(3)
+        with Tape() as ours:
+            found = compiled(held, x)
+        with Tape() as theirs:
+            torch.testing.assert_close(found, function(expected, x))
+        assert ours.events == theirs.events
+        assert (held.open, held.log) == (expected.open, expected.log)
+
+
+class Parts(unittest.TestCase):
+    def each(self, x):
+        for part in range(3):
+            with self.subTest(part=part):
+                print(part)
+                x = x * 2
+        return x
+
+    def runTest(self):  # noqa: N802
+        self.result = firesteel.compile(lambda self, x: self.each(x + 1), backend="eager")(self, torch.ones(2))
+
+
+def test_parts_of_a_test():
+    case, outcome = Parts(), unittest.TestResult()
+    with Tape() as tape:
+        case(outcome)
+    assert outcome.wasSuccessful()
+    torch.testing.assert_close(case.result, torch.full((2,), 16.0))
+    assert [text for _, text in tape.events if text.strip()] == ["0", "1", "2"]
