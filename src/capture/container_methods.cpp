@@ -98,6 +98,17 @@ void settle_numbers(Capture& capture, std::string_view name, const CallArgs& arg
   }
 }
 
+// Methods that take the items of what they are given.
+bool steps_arguments(std::string_view name) {
+  static const auto* names = new std::unordered_set<std::string_view>{
+      "__init__",   "extend",   "extendleft",          "__iadd__",   "__ior__",
+      "update",     "union",    "intersection",        "difference", "symmetric_difference",
+      "issubset",   "fromkeys", "difference_update",   "isdisjoint", "symmetric_difference_update",
+      "issuperset", "join",     "intersection_update", "writelines", "from_iterable",
+  };
+  return names->count(name) != 0;
+}
+
 }  // namespace
 
 bool has_container_methods(PyTypeObject* type) {
@@ -148,11 +159,14 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
     const bool takes_items = name != "append" && name != "insert" && name != "add" && name != "appendleft" &&
                              name != "__setitem__" && name != "setdefault" && name != "get" && name != "pop" &&
                              name != "index" && name != "count" && name != "remove" && name != "discard";
-    if (takes_items && is_iterable(args[i])) {
-      settle(capture, args.values[i]);
+    // An iterator, or an object of the program's that can give one, is a value like any other unless it is asked to.
+    const bool is_plain = is_iterable(args[i]) && !PyIter_Check(args[i]) && !is_python_class(Py_TYPE(args[i]));
+    if (steps_arguments(name) ? is_iterable(args[i]) : takes_items && is_plain) {
+      if (!is_plain) settle(capture, args.values[i]);
       args.values[i] = capture.consult_deep(args[i]);
       if (i < args.positional() && (PyDict_Check(self) || PyAnySet_Check(self))) watch_keys(capture, self, args[i]);
-    } else if (name == "index" || name == "count" || name == "remove" || PyUnicode_Check(self)) {
+    } else if (name == "index" || name == "count" || name == "remove" || PyUnicode_Check(self) ||
+               (takes_items && is_iterable(args[i]))) {
       watch_comparison(capture, args[i], "eq");
     } else if (PyAnySet_Check(self) || (PyDict_Check(self) && i == 1)) {
       watch_key(capture, self, args[i]);
