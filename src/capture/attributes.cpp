@@ -336,8 +336,16 @@ PyRef instance_attribute(Capture& capture, PyObject* object, PyObject* name) {
 PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
   const std::string_view text = python::text_of(name);
   auto* function = reinterpret_cast<PyFunctionObject*>(object);
-  if (is_one_of(text, {"__name__", "__qualname__", "__module__", "__doc__"}))
-    return checked(PyObject_GetAttr(object, name));
+  constexpr std::pair<std::string_view, AccessKind> kTexts[] = {{"__name__", AccessKind::FunctionName},
+                                                                {"__qualname__", AccessKind::FunctionQualname},
+                                                                {"__module__", AccessKind::FunctionModule},
+                                                                {"__doc__", AccessKind::FunctionDoc}};
+  for (const auto& [word, kind] : kTexts) {
+    if (text != word) continue;
+    PyRef value = checked(PyObject_GetAttr(object, name));
+    const Source* source = capture.is_made(object) ? nullptr : capture.source_of(object);
+    return source ? capture.admit_value(value.get(), capture.sources.step(source, kind)) : value;
+  }
   if (text == "__code__")
     return capture.admit(function->func_code, capture.sources.pinned(function->func_code, "__code__"));
   if (text == "__globals__") {
@@ -347,7 +355,8 @@ PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
   }
   if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
   if (text == "__get__" || text == "__call__") return checked(PyObject_GetAttr(object, name));
-  if (is_one_of(text, {"__defaults__", "__kwdefaults__", "__closure__", "__annotations__", "__dict__"})) {
+  if (is_one_of(text,
+                {"__defaults__", "__kwdefaults__", "__closure__", "__annotations__", "__dict__", "__type_params__"})) {
     if (capture.is_made(object)) return checked(PyObject_GetAttr(object, name));
     capture.stop(BreakReason::Attribute, spelled(object, name));
   }

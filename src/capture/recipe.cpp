@@ -124,6 +124,12 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
       set_field(function->func_annotations, make(recipe.parts[4]));
       set_field(function->func_dict, make(recipe.parts[5]));
       set_field(function->func_qualname, make(recipe.parts[6]));
+      set_field(function->func_name, make(recipe.parts[7]));
+      set_field(function->func_doc, make(recipe.parts[8]));
+      set_field(function->func_module, make(recipe.parts[9]));
+#if PY_VERSION_HEX >= 0x030C0000
+      set_field(function->func_typeparams, make(recipe.parts[10]));
+#endif
       return made;
     }
     case RecipeKind::Instance: {

@@ -32,7 +32,7 @@ using python::PyRef;
   X(Method, "a bound method: function, self")                                    \
   X(Function,                                                                    \
     "a function of code `object`: globals, closure, defaults, kwdefaults, "      \
-    "annotations, dict, qualname")                                               \
+    "annotations, dict, names")                                                  \
   X(Instance, "an object of class `object`: its contents, its dict, then slots") \
   X(Slot, "no value: the place `index` of the slot that the next part fills")    \
   X(Attribute, "attribute `object` of the part")                                 \

@@ -270,13 +270,14 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
     return with_parts(value, RecipeKind::Function, function->func_code, [&] {
       PyObject* annotations = function->func_annotations;
       const Source* globals = capture_.source_of(function->func_globals);
-      return std::vector<int32_t>{globals && !globals->is_object() ? load(globals) : constant(function->func_globals),
-                                  of(function->func_closure),
-                                  of(function->func_defaults),
-                                  of(function->func_kwdefaults),
-                                  of(annotations),
-                                  of(function->func_dict),
-                                  of(function->func_qualname)};
+      return std::vector<int32_t> {
+        globals && !globals->is_object() ? load(globals) : constant(function->func_globals), of(function->func_closure),
+            of(function->func_defaults), of(function->func_kwdefaults), of(annotations), of(function->func_dict),
+            of(function->func_qualname), of(function->func_name), of(function->func_doc), of(function->func_module),
+#if PY_VERSION_HEX >= 0x030C0000
+            of(function->func_typeparams),
+#endif
+      };
     });
   }
   if (PyCFunction_Check(value)) {

@@ -150,6 +150,14 @@ std::string Source::str() const {
       return parent->str() + ".__closure__";
     case AccessKind::FunctionGlobals:
       return parent->str() + ".__globals__";
+    case AccessKind::FunctionName:
+      return parent->str() + ".__name__";
+    case AccessKind::FunctionQualname:
+      return parent->str() + ".__qualname__";
+    case AccessKind::FunctionModule:
+      return parent->str() + ".__module__";
+    case AccessKind::FunctionDoc:
+      return parent->str() + ".__doc__";
     case AccessKind::MethodFunction:
       return parent->str() + ".__func__";
     case AccessKind::MethodSelf:
@@ -209,6 +217,8 @@ PyObject* gradient(PyObject* tensor) {
   return found.defined() ? python::wrap(found).get() : Py_None;
 }
 
+PyObject* or_none(PyObject* value) { return value ? value : Py_None; }
+
 PyFunctionObject* function(PyObject* object) {
   return PyFunction_Check(object) ? reinterpret_cast<PyFunctionObject*>(object) : nullptr;
 }
@@ -248,6 +258,14 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
       return function(from) ? function(from)->func_closure : nullptr;
     case AccessKind::FunctionGlobals:
       return function(from) ? function(from)->func_globals : nullptr;
+    case AccessKind::FunctionName:
+      return function(from) ? function(from)->func_name : nullptr;
+    case AccessKind::FunctionQualname:
+      return function(from) ? function(from)->func_qualname : nullptr;
+    case AccessKind::FunctionModule:
+      return function(from) ? or_none(function(from)->func_module) : nullptr;
+    case AccessKind::FunctionDoc:
+      return function(from) ? or_none(function(from)->func_doc) : nullptr;
     case AccessKind::MethodFunction:
       return PyMethod_Check(from) ? PyMethod_GET_FUNCTION(from) : nullptr;
     case AccessKind::MethodSelf:
