@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "fuse/two_directions.h"
 #include "graph/passes/pass.h"
 
@@ -15,9 +16,10 @@ namespace {
 constexpr std::array<std::string_view, 4> kPasses = {"constant_folding", "view_simplification", "common_subexpressions",
                                                      "dead_code"};
 
-// Runs one stage and adds its time.
+// Runs one stage, tells of it where somebody waits, and adds its time.
 template <class Stage>
-auto timed(double& milliseconds, Stage&& stage) {
+auto timed(double& milliseconds, std::string_view name, Stage&& stage) {
+  const ProgressStage at(name);
   struct Clock {
     double& milliseconds;
     std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
@@ -53,13 +55,14 @@ Executable compile_trace(Trace trace, const CompilerOptions& options, StageTimes
   StageTimes& spent = times ? *times : unread;
 
   verify_in_debug(trace.joint.graph);
-  if (options.passes) timed(spent.passes_ms, [&] { run_passes(trace.joint.graph); });
-  Partitioned parts = timed(spent.partition_ms, [&] { return cut(trace, options.partition); });
+  if (options.passes) timed(spent.passes_ms, "simplifying the graph", [&] { run_passes(trace.joint.graph); });
+  Partitioned parts =
+      timed(spent.partition_ms, "parting forward and backward", [&] { return cut(trace, options.partition); });
   if (options.native != NativeCode::None) {
     for (Graph* graph : {&parts.forward, &parts.backward}) split_directions(*graph);
   }
   verify_in_debug(parts.forward);
-  return timed(spent.executable_ms,
+  return timed(spent.executable_ms, "making code",
                [&] { return Executable(std::move(trace), std::move(parts), options.native, options.freeze); });
 }
 
@@ -67,7 +70,8 @@ Executable compile_function(const FlatFunction& function, const std::vector<at::
                             const TraceOptions& trace_options, const CompilerOptions& options, StageTimes* times) {
   StageTimes unread;
   StageTimes& spent = times ? *times : unread;
-  Trace traced = timed(spent.trace_ms, [&] { return trace(function, inputs, trace_options); });
+  const Compiling compiling;
+  Trace traced = timed(spent.trace_ms, "tracing", [&] { return trace(function, inputs, trace_options); });
   return compile_trace(std::move(traced), options, &spent);
 }
 

@@ -352,7 +352,10 @@ def _recompiles(compiled: CompiledFunction) -> list[_Recompile]:
 def _regions() -> list[tuple[list[_Entry], list[_Recompile]]]:
     """(entries, recompiles) of every compiled function there is."""
 
-def _set_progress_listener(listener: Callable[[int, int, float], None] | None) -> None: ...
+def _set_progress_listener(listener: Callable[[str, int, int, float, float], None] | None) -> None: ...
+def _set_progress_patience(seconds: float) -> float:
+    """For tests: progress is shown after so many seconds; gives what it was."""
+
 def _set_event_listener(listener: Callable[[str, Any], None] | None) -> None: ...
 def _break_reasons() -> dict[str, tuple[str, str, str]]:
     """By id: what happened, why it matters, what to do."""

@@ -19,6 +19,7 @@
 #include "aot/fake_tensor.h"
 #include "aot/symbolic_layouts.h"
 #include "base/error.h"
+#include "base/progress.h"
 
 namespace firesteel {
 namespace {
@@ -303,6 +304,9 @@ Node* Recorder::add_node(const OpPlan& plan, c10::ArrayRef<c10::IValue> args) {
   Node* node = graph.add_aten(plan.op, std::move(converted));
   node->phase = phase;
   node->source = source_here();
+  count_progress();
+  // In the forward it is for those who follow the code to tell.
+  if (phase == Phase::Backward) tell_progress_if_due();
   return node;
 }
 

@@ -16,6 +16,7 @@
 #include "aot/recorder.h"
 #include "aot/symbolic_layouts.h"
 #include "base/error.h"
+#include "base/progress.h"
 
 namespace firesteel {
 namespace {
@@ -360,6 +361,7 @@ class Tracing {
     }
     if (roots.empty()) return;
     recorder_->phase = Phase::Backward;
+    const ProgressStage stage("tracing the backward");
     // Called in a block of autocast; a backward runs outside of it, in the types that the forward has chosen.
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     torch::autograd::variable_list gradients;

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "base/progress.h"
 #include "capture/callables.h"
 #include "capture/compiled_function.h"
 #include "capture/counters.h"
@@ -151,6 +152,8 @@ void bind_capture(nb::module_& module) {
   module.def(
       "_set_progress_listener", [](nb::handle listener) { set_progress_listener(listener.ptr()); },
       nb::arg("listener").none());
+  module.def("_set_progress_patience", &set_progress_patience, nb::arg("seconds"),
+             "For tests: progress is shown after so many seconds; gives what it was.");
   module.def(
       "_set_event_listener", [](nb::handle listener) { set_event_listener(listener.ptr()); },
       nb::arg("listener").none());

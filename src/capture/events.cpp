@@ -4,8 +4,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include "base/progress.h"
 #include "capture/describe.h"
-#include "codegen/kernel_compiler.h"
+#include "capture/frame_hook.h"
 #include "python/errors.h"
 
 namespace nb = nanobind;
@@ -16,17 +17,23 @@ namespace {
 PyObject* g_capture_listener = nullptr;
 PyObject* g_event_listener = nullptr;
 PyObject* g_progress_listener = nullptr;
-constexpr double kPatience = 2;  // seconds
 
-void tell_progress(size_t made, size_t asked, double seconds) {
-  if (seconds < kPatience || !Py_IsInitialized()) return;
+void show_progress(const ProgressNews& news) {
+  if (!Py_IsInitialized()) return;
   const python::Gil gil;
-  if (!g_progress_listener) return;
+  // In the midst of a capture it is for the interpreter to tell, between two instructions.
+  if (!g_progress_listener || current_capture()) return;
   python::ErrorAside aside;
   PyRef keeper = PyRef::borrow(g_progress_listener);
-  PyRef told = PyRef::steal(PyObject_CallFunction(keeper.get(), "nnd", static_cast<Py_ssize_t>(made),
-                                                  static_cast<Py_ssize_t>(asked), seconds));
-  if (!told) PyErr_WriteUnraisable(keeper.get());
+  const std::string stage(news.stage);
+  PyRef told =
+      PyRef::steal(PyObject_CallFunction(keeper.get(), "snndd", stage.c_str(), static_cast<Py_ssize_t>(news.done),
+                                         static_cast<Py_ssize_t>(news.asked), news.stage_seconds, news.seconds));
+  if (told) return;
+  if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return PyErr_WriteUnraisable(keeper.get());
+  // Meant for the program, not for what shows progress.
+  PyErr_Clear();
+  PyErr_SetInterrupt();
 }
 
 void set(PyObject*& place, PyObject* listener) {
@@ -75,7 +82,7 @@ void tell(const char* kind, Facts&& facts) {
 void set_event_listener(PyObject* listener) { set(g_event_listener, listener); }
 void set_progress_listener(PyObject* listener) {
   set(g_progress_listener, listener);
-  set_kernel_progress(g_progress_listener ? &tell_progress : nullptr);
+  firesteel::set_progress_listener(g_progress_listener ? &show_progress : nullptr);
 }
 void set_capture_listener(PyObject* listener) { set(g_capture_listener, listener); }
 

@@ -12,7 +12,8 @@ void set_event_listener(PyObject* listener);
 // Called with a short description of each piece right after it was captured, for torch._dynamo's counters.
 void set_capture_listener(PyObject* listener);
 
-// Called as listener(made, asked, seconds) while a call waits for kernels for longer than two seconds.
+// Called as listener(stage, done, asked, seconds of the stage, seconds) now and then while something is compiled for
+// longer than two seconds; with an empty stage when it has ended.
 void set_progress_listener(PyObject* listener);
 
 void tell_capture(const Segment& segment);

@@ -5,6 +5,8 @@
 #include <array>
 #include <unordered_set>
 
+#include "aot/dispatch_keys.h"
+#include "base/progress.h"
 #include "capture/callables.h"
 #include "capture/exception_table.h"
 #include "capture/oracle.h"
@@ -225,9 +227,21 @@ long g_interrupt_after = 0;
 
 long interrupt_after(long instructions) { return std::exchange(g_interrupt_after, instructions); }
 
+// Between two instructions, where Python of others may run.
+void FrameInterpreter::show_progress() {
+  constexpr unsigned kSteps = 256;  // from one look at the clock to the next
+  static unsigned steps = 0;
+  if (++steps % kSteps != 0 || capture_.concrete || !progress_is_due()) return;
+  Journal::Hidden hidden(capture_.journal);
+  Suspended suspended(capture_);
+  OutsideTrace outside;
+  tell_progress();
+}
+
 // Names of keywords belong to the call that follows: no one may stop in between.
 void FrameInterpreter::step() {
   started_ = next_;
+  show_progress();
   if (g_interrupt_after > 0 && !capture_.concrete) {
     if (--g_interrupt_after == 0) PyErr_SetInterrupt();
   }

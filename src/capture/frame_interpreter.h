@@ -102,6 +102,7 @@ class FrameInterpreter {
   void push_attribute(PyObject* name);
   void push_method(PyObject* name);
   void serve_interrupts();
+  void show_progress();
   PyRef globals_dict(const Source*& source);
   void guard_builtins(PyObject* globals, const Source* in);
   PyRef load_name(PyObject* wanted);

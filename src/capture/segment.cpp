@@ -8,6 +8,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include "base/progress.h"
 #include "capture/attempt.h"
 #include "capture/frame_hook.h"
 #include "capture/inference_mode.h"
@@ -269,6 +270,8 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
   // A finalizer that runs in the middle of a capture would be taken for the function's own doing.
   python::NoCollection no_collection;
   python::SourceScope lines;
+  const Compiling compiling;
+  const ProgressStage stage("capturing");
   const Birth birth(start);
   const guards::Ambient ambient = guards::Ambient::current();
   long stop_at = g_forced > 0 && !whole ? g_forced : -1;

@@ -25,10 +25,6 @@ using KernelFunction = void (*)(void* const* buffers, int64_t begin, int64_t end
 // The machine to compile for is the one at hand, or less where FIRESTEEL_CPU (avx512, avx2, sse) says so.
 FIRESTEEL_API std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> kernels);
 
-// Called after each of the kernels that somebody waits for: how many are made, of how many, and since when, in seconds.
-using KernelProgress = void (*)(size_t made, size_t asked, double seconds);
-FIRESTEEL_API void set_kernel_progress(KernelProgress progress);
-
 // Kernels of a graph are used all or none: each relies on what the others write.
 inline bool all_made(std::span<const KernelFunction> functions) {
   return std::find(functions.begin(), functions.end(), nullptr) == functions.end();

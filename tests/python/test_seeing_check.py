@@ -1,7 +1,4 @@
-"""FIRESTEEL_CHECK=1: right programs run as before, wrong kernels are named with graph and line. And progress."""
-
-import io
-import sys
+"""FIRESTEEL_CHECK=1: right programs run as before, wrong kernels are named with graph and line."""
 
 import pytest
 import torch
@@ -9,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 import firesteel
-from firesteel import _C, _check, _progress
+from firesteel import _C, _check
 
 
 @pytest.fixture(autouse=True)
@@ -161,42 +158,3 @@ def test_copies_share_memory_as_the_inputs_do():
     assert base[1].ne(0).any()
     assert other.requires_grad
     assert other.is_leaf
-
-
-# --- progress
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_progress_is_one_line_on_a_terminal_and_few_in_a_pipe(monkeypatch):
-    screen, pipe = Terminal(), io.StringIO()
-    monkeypatch.setattr(_progress, "_last", 0.0)
-    monkeypatch.setattr(sys, "stderr", screen)
-    _progress.show(10, 40, 3.0)
-    _progress.show(40, 40, 9.0)
-    assert "10/40" in screen.getvalue()  # rich's bar
-    assert "3 s so far, about 9 s left" in screen.getvalue()
-    assert _progress._bar is None
-    screen.truncate(0)
-    monkeypatch.setitem(sys.modules, "rich", None)
-    _progress.show(10, 40, 3.0)
-    _progress.show(40, 40, 9.0)
-    assert "10 of 40, 3 s so far, about 9 s left" in screen.getvalue()
-    assert screen.getvalue().endswith("\r\x1b[K")
-    monkeypatch.setattr(sys, "stderr", pipe)
-    for made in range(1, 41):
-        _progress.show(made, 40, 2.0 + made / 4)
-    assert 1 <= len(pipe.getvalue().splitlines()) <= 3
-
-
-def test_nobody_is_told_of_a_quick_compilation(capfd):
-    firesteel.compile(program_of_two_kernels, wait=True)(torch.randn(8, 8))
-    assert firesteel.counters()["captured"] == 1
-    assert capfd.readouterr().err == ""
-
-
-def program_of_two_kernels(x):
-    return ((x.sin() + 1) @ x).cos() * 2

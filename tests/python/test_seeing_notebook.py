@@ -21,7 +21,14 @@ CELLS = {
     "explain": "firesteel.explain(f)(x)",
     "profile": "firesteel.explain(lambda x: torch.relu(x) * 2 + 1, profile=True)(torch.ones(64, 64))",
     "logs": "with firesteel.logs('breaks'):\n    firesteel.compile(f)(x)",
-    "progress": "firesteel._progress.show(3, 12, 3.0)\nfiresteel._progress.show(12, 12, 12.0)",
+    "progress": """
+patience = firesteel._C._set_progress_patience(0.0)
+firesteel.compile(lambda x: (x.sin() + 1).cos(), backend="aot_eager")(x)
+firesteel._progress.show("compiling kernels", 3, 12, 3.0, 4.0)
+firesteel._progress.show("", 0, 0, 0.0, 13.0)
+firesteel._C._set_progress_patience(patience)
+None
+""",
     "report": """
 kept = firesteel.compile(f)
 kept(x)
@@ -80,7 +87,8 @@ def test_logs_are_lines_of_the_cell(outputs):
 
 def test_progress_is_a_line_of_the_cell(outputs):
     said = text_of(outputs["progress"], "stderr")
-    assert "firesteel: compiling kernels, 3 of 12, 3 s so far, about 9 s left" in said
+    assert said.startswith("firesteel: capturing, 0 s so far\n")
+    assert "firesteel: compiling kernels, 3 of 12, 4 s so far, about 9 s left\n" in said
     assert "\x1b" not in said  # a notebook is no terminal
 
 

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
-from .. import _C
+from .. import _C, _progress
 from .._backends import BackendError
 from . import dropin, exceptions
 
@@ -125,7 +125,7 @@ class Builder:
     def hand_over(self, module, examples):
         """What the backend makes of the graph."""
         try:
-            with _kept_random_state():
+            with _kept_random_state(), _progress.waiting_for(f"the backend {self._shown()} is compiling"):
                 _C._forget_custom_forms()  # the backend may be of PyTorch's, which has its own
                 compiled = self.backend(module, examples, **self.keywords)
         except Exception as error:

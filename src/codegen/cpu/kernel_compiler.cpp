@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,13 +13,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/progress.h"
 #include "codegen/cpu/jit.h"
 #include "codegen/cpu/target.h"
 
 namespace firesteel {
 namespace {
-
-std::atomic<KernelProgress> g_progress = nullptr;
 
 struct Library {
   std::mutex compiling;  // LLVM is used by one thread at a time; taken before `mutex` where both are
@@ -142,18 +140,18 @@ KernelFunction find_or_make(Library& known, const LoopKernel& kernel, cpu::Targe
 
 std::vector<KernelFunction> compile_kernels(std::span<const LoopKernel* const> kernels) {
   const cpu::Target target = cpu::chosen_target();
-  const double began = seconds_now();
   std::vector<KernelFunction> result;
+  // One alone comes from the background: nobody waits for it.
+  std::optional<Compiling> waited_for;
+  if (kernels.size() > 1) waited_for.emplace();
+  const ProgressStage stage("compiling kernels", kernels.size());
   for (const LoopKernel* kernel : kernels) {
     result.push_back(find_or_make(library(), *kernel, target));
-    // One alone comes from the background: nobody waits for it.
-    const KernelProgress progress = kernels.size() > 1 ? g_progress.load() : nullptr;
-    if (progress) progress(result.size(), kernels.size(), seconds_now() - began);
+    count_progress();
+    tell_progress_if_due();
   }
   return result;
 }
-
-void set_kernel_progress(KernelProgress progress) { g_progress = progress; }
 
 std::optional<KernelFunction> known_kernel(const LoopKernel& kernel) {
   return find(library(), key_of(kernel, cpu::chosen_target()));

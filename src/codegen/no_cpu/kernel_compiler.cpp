@@ -14,7 +14,6 @@ void check_kernel_target() {}
 bool can_compile_kernels() { return false; }
 void forget_kernels() {}
 void fail_kernels(bool) {}
-void set_kernel_progress(KernelProgress) {}
 void spoil_kernels(bool) {}
 
 KernelCounters kernel_counters() { return {}; }
