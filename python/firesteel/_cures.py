@@ -19,7 +19,18 @@ _BREAKS = (
 
 # The first pattern that is found in the words of the guard gives the advice.
 _GUARDS = (
-    ("cell_contents`", "pass what the closure holds as an argument, as a tensor where it keeps changing"),
+    (
+        "`the value of the loop at line",
+        "take what breaks out of the loop; or nothing: a second graph serves all further rounds, if numbers may vary",
+    ),
+    (
+        "`(the result of the call|value [0-9]+ kept over the break) at line",
+        "take out the graph break at that line, or what makes the value another one from call to call",
+    ),
+    (
+        "in the closure of [^`]*`|cell_contents`",
+        "pass what the closure holds as an argument, as a tensor where it keeps changing",
+    ),
     ("_hooks` has", "add hooks before the first call, or expect one more capture when they are added"),
     (": dtype is", "keep to one dtype: convert before the call, or use torch.autocast around it"),
     (": device is", "move tensors to one device before the call"),

@@ -12,7 +12,7 @@ from ._compile import Options, compile_with
 from ._compiled_module import is_compiled_module
 from ._costs import CostReport, by_time, costs_of, profile
 from ._cures import break_cure, cure
-from ._wording import plural
+from ._wording import plural, shown_name, shown_place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +182,7 @@ class Explainer:
 
     def _explanation(self, spent, result):
         entries = sorted(_C._entries(self._region), key=lambda entry: entry["number"])
+        names = {entry["number"]: shown_name(entry) for entry in entries}
         timings = {
             "capture": sum(entry["seconds"] for entry in entries),
             **{stage: sum(entry["stages"][stage] for entry in entries) for stage in ("passes", "partition", "code")},
@@ -197,7 +198,7 @@ class Explainer:
             calls=self._calls,
             graphs=[graph_report(entry) for entry in entries if entry["runs"]],
             breaks=_distinct(break_report(entry["break"]) for entry in entries if entry["break"]),
-            recompiles=[recompile_report(note) for note in _C._recompiles(self._region)],
+            recompiles=[recompile_report(note, names) for note in _C._recompiles(self._region)],
             fallbacks={reason: times for reason, times in self._fallbacks.items() if times},
             timings=timings,
             result=result,
@@ -230,10 +231,11 @@ def _options_of(fn):
 
 def graph_report(entry):
     ops = [node.op for node in _C.parse_graph(entry["graph"]).nodes]
+    file, line = shown_place(entry)
     return GraphReport(
-        function=entry["function"],
-        file=entry["file"],
-        line=entry["line"],
+        function=shown_name(entry),
+        file=file,
+        line=line,
         text=entry["graph"],
         aten=entry["aten"],
         ops=ops,
@@ -268,9 +270,9 @@ def break_report(found):
     return BreakReport(**{**found, "remedy": break_cure(found["reason"], found["message"], found["remedy"])})
 
 
-def recompile_report(note):
-    facts = {key: note[key] for key in ("function", "guard", "file", "line", "is_last")}
-    return RecompileReport(**facts, remedy=cure(note["guard"]))
+def recompile_report(note, names):
+    facts = {key: note[key] for key in ("guard", "file", "line", "is_last")}
+    return RecompileReport(function=names.get(note["before"], note["function"]), **facts, remedy=cure(note["guard"]))
 
 
 def _distinct(reports):

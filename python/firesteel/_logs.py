@@ -6,7 +6,7 @@ import sys
 
 from . import _C, _events
 from ._cures import break_cure, cure
-from ._wording import milliseconds, plural, remedy_without_fullgraph, short_path
+from ._wording import milliseconds, plural, remedy_without_fullgraph, short_path, shown_name, shown_place
 
 # What may be asked for, and what it tells.
 KINDS = {
@@ -21,6 +21,7 @@ VARIABLE = "FIRESTEEL_LOGS"
 
 _on = ()
 _told = set()  # breaks and eager runs: each place once
+_names = {}  # of pieces, by number
 
 
 class Logs:
@@ -85,6 +86,7 @@ def _switch(names):
             parent.addHandler(_plain)
         _events.add(_listen)
     else:
+        _names.clear()
         parent.removeHandler(_plain)
         _events.remove(_listen)
 
@@ -122,6 +124,9 @@ def _once(*place):
 
 
 def _capture_lines(facts):
+    file, line = shown_place(facts)
+    facts = {**facts, "function": shown_name(facts), "file": file, "line": line}
+    _names[facts["number"]] = facts["function"]
     if facts["break"]:
         yield from _break_lines(facts, facts["break"])
     if not facts["runs"]:
@@ -182,7 +187,8 @@ def made_text(kernel):
 def _recompile_lines(facts):
     what = "is compiled no more and runs eagerly" if facts["is_last"] else "is captured again"
     advice = cure(facts["guard"])
-    text = f"{_at(facts)}: `{facts['function']}` {what}: {facts['guard']}"
+    name = _names.get(facts["before"], facts["function"])
+    text = f"{_at(facts)}: `{name}` {what}: {facts['guard']}"
     yield "recompiles", text + (f"; try: {advice}" if advice else "")
 
 

@@ -1,6 +1,9 @@
 """How numbers, paths and advice are worded, wherever Firesteel speaks to people."""
 
 import os
+import re
+
+_MODEL = re.compile(r"Type self <class '(?:[^']*\.)?([^'.]+)'>")
 
 
 def plural(number, noun):
@@ -35,6 +38,21 @@ def short_path(path):
     except (OSError, ValueError):
         return path
     return path if below.startswith("..") else below
+
+
+def shown_name(entry):
+    """A piece's function; of a compiled module, whose call starts in torch, the class of the module."""
+    if not entry["function"].startswith("Module._"):
+        return entry["function"]
+    models = (_MODEL.match(guard) for guard in entry["guards"])
+    return next((found[1] for found in models if found), entry["function"])
+
+
+def shown_place(entry):
+    """File and line of a piece; of one that starts in torch, as a compiled module's does, the first of the user's."""
+    if shown_name(entry) == entry["function"]:
+        return entry["file"], entry["line"]
+    return next((place for place in entry["lines"] if place), (entry["file"], entry["line"]))
 
 
 def remedy_without_fullgraph(remedy):

@@ -254,12 +254,39 @@ void Attempt::bind_frames() {
   }
 }
 
+namespace {
+
+// What a value on the stack is to the user: it has no name, but the line that is on its way has a number.
+std::string name_on_stack(FsFrame* frame, int index, bool waits) {
+  PyCodeObject* code = fs_frame_code(frame);
+  PyRef bytes = python::checked(PyCode_GetCode(code));
+  const char* instructions = PyBytes_AS_STRING(bytes.get());
+  int at = fs_frame_next(frame) - 1;  // what has just run
+  while (at > 0 && instructions[2 * at] == CACHE) --at;
+  const int line = PyCode_Addr2Line(code, at * int(sizeof(_Py_CODEUNIT)));
+  const bool is_result = !waits && index + 1 == fs_frame_depth(frame);
+  const auto opcode = static_cast<unsigned char>(instructions[2 * at]);
+  if (is_result && opcode == FOR_ITER) return fmt::format("the value of the loop at line {}", line);
+  if (is_result && (opcode == CALL || opcode == CALL_FUNCTION_EX))
+    return fmt::format("the result of the call at line {}", line);
+  PyObject* value = fs_frame_locals(frame)[code->co_nlocalsplus + index];
+  if (value && PyIter_Check(value)) return fmt::format("the iterator of a loop around line {}", line);
+  return fmt::format("value {} kept over the break at line {}", index + 1, line);
+}
+
+}  // namespace
+
 const Source* Attempt::frame_source(size_t level, int index) {
-  const PyCodeObject* code = fs_frame_code(start_.frames[level].frame);
-  const bool local = index < code->co_nlocalsplus;
-  std::string name = local ? std::string(python::text_of(PyTuple_GET_ITEM(code->co_localsplusnames, index)))
-                           : fmt::format("stack{}", index - code->co_nlocalsplus);
-  if (level > 0) name = fmt::format("{}.{}", python::text_of(code->co_name), name);
+  FsFrame* frame = start_.frames[level].frame;
+  const PyCodeObject* code = fs_frame_code(frame);
+  std::string name;
+  if (index >= code->co_nlocalsplus) {
+    name = name_on_stack(frame, index - code->co_nlocalsplus, level + 1 < start_.frames.size());
+    if (level > 0) name += fmt::format(" of {}", python::text_of(code->co_name));
+  } else {
+    name = python::text_of(PyTuple_GET_ITEM(code->co_localsplusnames, index));
+    if (level > 0) name = fmt::format("{}.{}", python::text_of(code->co_name), name);
+  }
   return capture.sources.argument(static_cast<int64_t>(start_.frames.first_value(level)) + index, std::move(name));
 }
 

@@ -69,6 +69,9 @@ namespace firesteel::capture {
   X(Control, "FS-CONTROL", "{}", "the code asks for it", "take the call out, or drop fullgraph=True")                  \
   X(GraphBreak, "FS-GRAPH-BREAK", "graph_break() is called{}", "the code asks for it",                                 \
     "take the call out, or drop fullgraph=True")                                                                       \
+  X(Numpy, "FS-NUMPY", "numpy is used in a way that no graph holds: {}",                                               \
+    "in a graph torch does what numpy would, as far as it can",                                                        \
+    "use torch's own function, leave it to code outside the compiled function, or drop fullgraph=True")                \
   X(Disabled, "FS-DISABLED", "{} is disabled", "disable() asks that it runs eagerly",                                  \
     "keep the call out of the compiled function, take disable() off, or drop fullgraph=True")                          \
   X(Disallowed, "FS-DISALLOWED", "`{}` is disallowed in graphs", "disallow_in_graph() asks that it runs eagerly",      \

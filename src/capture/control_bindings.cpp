@@ -122,6 +122,9 @@ void bind_controls(nb::module_& module) {
   module.def("_set_stance", &set_stance, nb::arg("name"), nb::arg("backend").none());
   module.def("_enter_inference_mode", &enter_inference_mode, nb::arg("enabled"));
   module.def("_leave_inference_mode", &leave_inference_mode);
+  module.def(
+      "_break_for_array", [](nb::handle) {}, nb::arg("what"),
+      "Breaks the graph: numpy is used in a way that none holds.");
   module.def("_set_break_policy", &set_break_policy, nb::arg("policy").none());
   module.def(
       "_set_capture_listener", [](nb::handle listener) { set_capture_listener(listener.ptr()); },

@@ -156,9 +156,14 @@ void FrameInterpreter::remember_closure() {
   const Source* source = closure ? capture_.source_of(function) : nullptr;
   if (!source) return;
   const Source* in = capture_.sources.step(source, AccessKind::FunctionClosure);
+  auto free_name = [&](Py_ssize_t i) {
+    return std::string(
+        python::text_of(PyTuple_GET_ITEM(code_->co_localsplusnames, code_->co_nlocalsplus - code_->co_nfreevars + i)));
+  };
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure); ++i) {
     PyObject* cell = PyTuple_GET_ITEM(closure, i);
-    if (!capture_.source_of(cell)) capture_.remember(cell, capture_.sources.item(in, static_cast<int64_t>(i)));
+    if (!capture_.source_of(cell))
+      capture_.remember(cell, capture_.sources.cell(in, static_cast<int64_t>(i), free_name(i)));
   }
 }
 

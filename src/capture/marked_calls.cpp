@@ -61,6 +61,10 @@ PyRef graph_break(Capture& capture, PyObject*, CallArgs& args) {
   capture.stop(BreakReason::GraphBreak, given_text(args));
 }
 
+PyRef break_for_array(Capture& capture, PyObject*, CallArgs& args) {
+  capture.stop(BreakReason::Numpy, std::string(python::text_of(args[0])));
+}
+
 PyRef skip_frame(Capture& capture, PyObject*, CallArgs& args) {
   capture.stop(BreakReason::SkipFrame, given_text(args));
 }
@@ -171,6 +175,7 @@ const std::vector<ControlRule>& control_rules() {
       {"firesteel", "set_stance", refuse_stance},
       {"firesteel._C", "_set_stance", refuse_stance},
       {"firesteel._C", "_set_break_policy", set_break_policy},
+      {"firesteel._C", "_break_for_array", break_for_array},
       {"firesteel._C", "is_compiling", yes},
       {"firesteel._C", "is_dynamo_compiling", yes},
       {"firesteel._C", "is_exporting", no},

@@ -144,7 +144,8 @@ void Pieces::forget(const Segment* lost) {
                            [&](const Held& piece) { return piece.segment.get() == lost; });
     if (at == found.held.end()) continue;
     found.wasted = lost->served_again ? 0 : found.wasted + 1;
-    found.gone = Gone{lost->file, lost->guards->lost_name(), lost->line, lost->number};
+    const python::UserLine line = lost->user_line();
+    found.gone = Gone{line.file, lost->guards->lost_name(), line.line, lost->number};
     if (found.wasted) {
       // Tensors that come and go with a call are inputs rather than parts of the graph.
       for (guards::GuardProgram::LostTensor& tensor : lost->guards->lost_tensors()) {

@@ -174,7 +174,8 @@ void Region::note_recompile(const Bucket& bucket, PyObject* function, const Call
   Recompile note{.function = name_of(function), .is_last = is_last};
   if (!bucket.held.empty()) {
     const std::shared_ptr<Segment> newest = bucket.held.front().segment;
-    std::tie(note.file, note.line, note.before) = std::tie(newest->file, newest->line, newest->number);
+    const python::UserLine place = newest->user_line();
+    std::tie(note.file, note.line, note.before) = std::tie(place.file, place.line, newest->number);
     note.guard = Pieces::explain_miss(bucket, function, values, /*plainly=*/!options_.notes_recompiles);
   } else if (const auto& gone = bucket.gone; gone && !gone->object.empty()) {
     std::tie(note.file, note.line, note.before) = std::tie(gone->file, gone->line, gone->number);

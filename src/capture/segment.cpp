@@ -373,6 +373,15 @@ bool Segment::matches(PyObject* const* values, PyObject* function, guards::Slots
   return guards->run(values, function, slots) == guards::GuardProgram::kPass;
 }
 
+python::UserLine Segment::user_line() const {
+  if (python::is_library(file)) {
+    for (const SourceRef& source : story.sources) {
+      if (source && *source) return {{}, {}, source->file->path, source->function, static_cast<int>(source->line)};
+    }
+  }
+  return {{}, {}, file, function, line};
+}
+
 int Segment::traverse(visitproc visit, void* arg) const {
   if (runner) {
     if (int stopped = runner->traverse(visit, arg)) return stopped;

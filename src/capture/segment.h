@@ -14,6 +14,7 @@
 #include "capture/story.h"
 #include "guards/ambient.h"
 #include "guards/guard_program.h"
+#include "python/user_frames.h"
 
 namespace firesteel::capture {
 
@@ -63,6 +64,8 @@ struct Segment {
   // Checks the guards over the call's arguments, or the frame's locals and stack. `slots` are filled on success.
   bool matches(PyObject* const* values, PyObject* function, guards::Slots& slots) const;
   int traverse(visitproc visit, void* arg) const;
+  // Where it starts; of a call that starts in torch, as a module's does, the first line of the user's.
+  python::UserLine user_line() const;
 };
 
 // Where a segment starts, and what the frame holds there.

@@ -57,6 +57,9 @@ const Source* SourceTable::item(const Source* dict, PyObject* key) {
 const Source* SourceTable::item(const Source* sequence, int64_t index) {
   return intern(sequence, AccessKind::SequenceItem, nullptr, index, {});
 }
+const Source* SourceTable::cell(const Source* closure, int64_t index, std::string name) {
+  return intern(closure, AccessKind::SequenceItem, nullptr, index, std::move(name));
+}
 const Source* SourceTable::step(const Source* parent, AccessKind kind, PyObject* key) {
   return intern(parent, kind, key, 0, {});
 }
@@ -141,7 +144,10 @@ std::string Source::str() const {
     case AccessKind::Member:
       return fmt::format("{}.{}", parent->str(), python::text_of(reinterpret_cast<PyDescrObject*>(key.get())->d_name));
     case AccessKind::CellContents:
-      return parent->is_object() ? parent->name : parent->str() + ".cell_contents";
+      if (parent->is_object()) return parent->name;
+      if (parent->kind == AccessKind::SequenceItem && !parent->name.empty())
+        return fmt::format("{} in the closure of {}", parent->name, parent->parent->parent->str());
+      return parent->str() + ".cell_contents";
     case AccessKind::FunctionDefaults:
       return parent->str() + ".__defaults__";
     case AccessKind::FunctionKwDefaults:

@@ -98,6 +98,8 @@ class SourceTable {
   const Source* handled();
   const Source* item(const Source* dict, PyObject* key);
   const Source* item(const Source* sequence, int64_t index);
+  // A cell of a function's closure, which is known by the name of its variable.
+  const Source* cell(const Source* closure, int64_t index, std::string name);
   const Source* step(const Source* parent, AccessKind kind, PyObject* key = nullptr);
   // `function` gives the same for the same numbers and runs no Python code; `second` may be null.
   const Source* computed(PyObject* function, const Source* first, const Source* second);

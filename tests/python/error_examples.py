@@ -303,6 +303,8 @@ WITHOUT_EXAMPLE = {
     "FS-OPCODE": "No function that CPython compiles holds such an instruction; one that a tool has put together may.",
     "FS-UNSTABLE": "A value that is another one each time it is read.",
     "FS-CONTROL": "A break that a test forces.",
+    "FS-NUMPY": "Where Firesteel stands in for torch.compile (`python -m firesteel`, `install()`), numpy's functions "
+    "become torch's: this is met where there is none, as for `.tobytes()` of an array, or `out=`.",
     "FS-HOOK": "It needs another tool that takes CPython's frame hook at the same moment.",
     "FS-PYTHON": "It is met on versions of Python that Firesteel was not built for.",
     "FS-INTERRUPT": "Ctrl-C during a capture: the KeyboardInterrupt is raised as ever.",

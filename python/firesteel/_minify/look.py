@@ -12,7 +12,7 @@ import firesteel
 
 from .. import _check
 from .._commands import explain, programs
-from .._report.graphs import shown_name
+from .._wording import shown_name
 
 # What a program runs on, in the order in which more of the compiler takes part.
 TIERS = {

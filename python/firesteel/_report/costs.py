@@ -3,9 +3,8 @@
 import json
 
 from .._costs import by_time, costs_of
-from .._wording import plural, short_bytes, short_time
+from .._wording import plural, short_bytes, short_time, shown_name
 from .escape import escaped
-from .graphs import shown_name
 
 _MOST_ROWS = 200
 

@@ -12,7 +12,7 @@ import torch
 from .. import _C, _events
 from .._cures import break_cure, cure
 from .._version import __version__
-from .._wording import remedy_without_fullgraph
+from .._wording import remedy_without_fullgraph, shown_name
 from . import costs, graphs, sources
 
 # Breaks that the program itself asks for.
@@ -115,14 +115,10 @@ def _breaks(entries, tables):
 
 def _recompile(note, captures, tables):
     entry = captures.get(note["before"])
-    file, line = note["file"], note["line"]
-    if entry and graphs.shown_name(entry) != entry["function"]:
-        # A compiled module's call starts in torch: the first line of the user's is nearer to what is meant.
-        file, line = next((place for place in entry["lines"] if place), (file, line))
     return {
-        "function": graphs.shown_name(entry) if entry else note["function"],
-        "file": tables.file(file),
-        "line": line,
+        "function": shown_name(entry) if entry else note["function"],
+        "file": tables.file(note["file"]),
+        "line": note["line"],
         "before": note["before"],
         "guard": note["guard"],
         "remedy": cure(note["guard"]),

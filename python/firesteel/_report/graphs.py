@@ -3,9 +3,9 @@
 import re
 
 from .. import _C
+from .._wording import shown_name
 
 _LONGEST_ARGS = 240
-_MODEL = re.compile(r"Type self <class '(?:[^']*\.)?([^'.]+)'>")
 _MODULE = re.compile(r"\._modules\['([^']*)'\]")
 
 
@@ -46,14 +46,6 @@ def module_path(source):
     """`encoder.layer.0` for the way that guards take to a module: `self._modules['encoder']._modules['layer']…`."""
     names = _MODULE.findall(source)
     return ".".join(names)
-
-
-def shown_name(entry):
-    """The function's name; of a compiled module, whose call starts in torch, the class of the module."""
-    if not entry["function"].startswith("Module._"):
-        return entry["function"]
-    models = (_MODEL.match(guard) for guard in entry["guards"])
-    return next((found[1] for found in models if found), entry["function"])
 
 
 def piece(entry, tables):

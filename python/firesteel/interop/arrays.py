@@ -114,12 +114,12 @@ class Array:
 
     def __setitem__(self, index, value):
         if self.is_borrowed:
-            firesteel.graph_break("an array from outside is written to")
+            _C._break_for_array("an array from outside is written to")
         self.tensor[_given(index)] = _given(value)
 
     def reshape(self, *shape, order="C"):
         if order != "C":
-            firesteel.graph_break("an array in another order")
+            _C._break_for_array("an array in another order")
         return Array(self.tensor.reshape(_spread(shape)), array_of, self.is_borrowed)
 
     def transpose(self, *axes):
@@ -127,7 +127,7 @@ class Array:
 
     def flatten(self, order="C"):
         if order != "C":
-            firesteel.graph_break("an array in another order")
+            _C._break_for_array("an array in another order")
         return Array(self.tensor.reshape(-1).clone(), array_of, False)
 
     def copy(self, order="C"):
@@ -136,7 +136,7 @@ class Array:
     def astype(self, dtype, copy=True):
         name = _name_of(dtype)
         if name is None:
-            firesteel.graph_break("a dtype that torch does not have")
+            _C._break_for_array("a dtype that torch does not have")
         kept = self.tensor.to(getattr(torch, name))
         return Array(kept.clone() if copy and kept is self.tensor else kept, array_of, not copy and self.is_borrowed)
 
@@ -153,7 +153,7 @@ class Array:
 
     def __getattr__(self, name):
         if name in _OF_ARRAYS:
-            firesteel.graph_break(f"`.{name}` of an array")
+            _C._break_for_array(f"`.{name}` of an array")
         raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
 
     __hash__ = None
@@ -177,7 +177,7 @@ def _given(value):
     if isinstance(value, (type, np.dtype)):
         name = _name_of(value)
         if name is None:
-            firesteel.graph_break("a dtype that torch does not have")
+            _C._break_for_array("a dtype that torch does not have")
         return name
     return value
 
@@ -208,13 +208,13 @@ def _followed(theirs, name, finish, is_view, most):
 
     def follow(*args, out=None, **kwargs):
         if out is not None or len(args) > most:
-            firesteel.graph_break("an array is given for the result")
+            _C._break_for_array("an array is given for the result")
         borrowed = is_view and any(isinstance(one, Array) and one.is_borrowed for one in args)
         given = {key: _given(one) for key, one in kwargs.items()}
         try:
             result = node(*_given(args), **given)
         except Exception:
-            firesteel.graph_break(f"numpy.{name} is called in a way that torch._numpy does not know")
+            _C._break_for_array(f"numpy.{name} is called in a way that torch._numpy does not know")
             raise
         return _arrays(result, like, finish, borrowed)
 
@@ -226,19 +226,19 @@ _FOLLOWED = {}
 
 def _numpy_of(tensor, *, force=False):
     if (tensor.requires_grad and not force) or tensor.device.type != "cpu":
-        firesteel.graph_break("a tensor that numpy does not take")
+        _C._break_for_array("a tensor that numpy does not take")
     return Array(tensor.detach(), array_of, True)
 
 
 def _tensor_in(array):
     if not isinstance(array, Array):
-        firesteel.graph_break("a container of arrays becomes a tensor")
+        _C._break_for_array("a container of arrays becomes a tensor")
     return array.tensor
 
 
 def _tensor_from(array, dtype=None, device=None, requires_grad=False):
     if requires_grad:
-        firesteel.graph_break("a leaf is made of an array")
+        _C._break_for_array("a leaf is made of an array")
     return _tensor_in(array).clone().to(dtype=dtype, device=device)
 
 
@@ -316,10 +316,10 @@ def _reflected(follow):
 def _in_place(follow):
     def method(self, other):
         if self.is_borrowed:
-            firesteel.graph_break("an array from outside is written to")
+            _C._break_for_array("an array from outside is written to")
         result = follow(self, other).tensor
         if result.dtype is not self.tensor.dtype or result.shape != self.tensor.shape:
-            firesteel.graph_break("an array cannot hold the result")
+            _C._break_for_array("an array cannot hold the result")
         self.tensor.copy_(result)
         return self
 
