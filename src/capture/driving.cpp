@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "capture/counters.h"
 #include "capture/events.h"
 #include "capture/frame_hook.h"
@@ -11,6 +13,7 @@
 #include "capture/stance.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
+#include "python/user_frames.h"
 
 namespace firesteel::capture {
 namespace {
@@ -43,6 +46,16 @@ class Linked {
   FsLink link_;
 };
 
+// Firesteel cannot go on with a call that a piece has entered.
+void set_stuck_error(PyObject* function, const char* why, const char* advice) {
+  const std::string_view name = python::text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname);
+  const std::string text = fmt::format(
+      "the call of `{}` cannot go on after a graph break\n  reason: {} [{}]\n  try: {}, or mark the function "
+      "@firesteel.disable",
+      name, why, row(BreakReason::Hook).id, advice);
+  PyErr_SetString(PyExc_RuntimeError, python::insert_place(text, python::show_user_line()).c_str());
+}
+
 // Calls a function so that its frame comes into being, whatever its parameters: `taker` fills it.
 PyRef call_for_frame(PyObject* function, const FrameTaker& taker) {
   auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
@@ -56,8 +69,10 @@ PyRef call_for_frame(PyObject* function, const FrameTaker& taker) {
   bool taken = false;
   PyRef result = PyRef::steal(call_hooked(function, nothing.data(), code->co_argcount, keywords.get(), taker, taken));
   if (!taken) {
-    PyErr_Clear();
-    PyErr_SetString(PyExc_RuntimeError, "another tool keeps Firesteel from a frame that it has to go on with");
+    // The call itself may have failed: the stack of calls is full, or memory is.
+    if (!result) return {};
+    set_stuck_error(function, "another tool has run the function instead of Firesteel, which was to go on with it",
+                    "switch off the tool that evaluates Python's frames (a debugger, a profiler)");
     return {};
   }
   return result;
@@ -146,8 +161,11 @@ std::optional<PyObject*> Region::run_piece(PyThreadState* state, LiveFrames& fra
     return run_concretely(state, frame);
   }
   const RunEnd end = run_segment(segment, slots.data(), state, &frames, progress.result, &progress.made);
-  if (end != RunEnd::Done)
-    return run_on(state, frame, end == RunEnd::Raised ? BreakReason::Exception : BreakReason::Unstable);
+  if (end == RunEnd::Raised) {
+    const std::shared_ptr<Segment> raised = progress.segment;  // the code may drop it
+    return told_of_raised(*raised, run_on(state, frame, BreakReason::Exception));
+  }
+  if (end == RunEnd::Unfit) return run_on(state, frame, BreakReason::Unstable);
   const bool returns = segment.kind == SegmentKind::Return;
   progress.level = returns ? 0 : segment.frames.size() - 1;
   progress.kept = returns ? 0 : segment.old_frames - 1;
@@ -181,7 +199,8 @@ std::optional<PyObject*> Region::run_entered(PyThreadState* state, LiveFrames& f
     PyCodeObject* code = fs_frame_code(entered);
     if (made.locals.size() != static_cast<size_t>(code->co_nlocalsplus) ||
         made.stack.size() > static_cast<size_t>(code->co_stacksize)) {
-      PyErr_SetString(PyExc_RuntimeError, "a function's code was changed while it was on its way");
+      set_stuck_error(made.function.get(), "its code was changed (`__code__`) while a call of it was on its way",
+                      "change the code of functions outside of compiled calls");
       return fs_frame_finish(same, entered, nullptr);
     }
     begun = true;

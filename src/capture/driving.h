@@ -19,6 +19,12 @@ class RegionScope {
   Region* outer_;
 };
 
+struct Segment;
+
+// The graph of a segment has raised, and the code itself gave `result`: where it has not raised, that is worth a
+// warning, once a graph. Gives the result, or null where warnings are errors.
+PyObject* told_of_raised(const Segment& segment, PyObject* result);
+
 // Ends the frame with the C++ exception at hand as its Python error.
 PyObject* finish_with_error(PyThreadState* state, FsFrame* frame);
 

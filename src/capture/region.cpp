@@ -89,6 +89,19 @@ constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | 
 
 }  // namespace
 
+PyObject* told_of_raised(const Segment& segment, PyObject* result) {
+  if (!result || std::exchange(segment.warned_of_raised, true)) return result;
+  PyRef held = PyRef::steal(result);
+  const std::string text = fmt::format(
+      "a graph of `{}` has raised an error, and its code, which ran again eagerly, has ended without one\n{}\n"
+      "  reason: {} [{}]\n"
+      "  try: where the code catches that error itself, nothing, or keep such calls apart with @firesteel.disable; "
+      "else "
+      "the graph is wrong: FIRESTEEL_CHECK=1 compares it with eager, `firesteel minify` makes it small for a report",
+      segment.function, python::show(segment.user_line()), segment.raised, row(BreakReason::Exception).id);
+  return PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) == 0 ? held.release() : nullptr;
+}
+
 RegionScope::RegionScope(Region* region) : outer_(std::exchange(t_region, region)) {}
 RegionScope::~RegionScope() { t_region = outer_; }
 
@@ -267,7 +280,7 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
       ++counters().hits;
       return result.release();
     }
-    if (end == RunEnd::Raised) return fall_back(function, values, BreakReason::Exception);
+    if (end == RunEnd::Raised) return told_of_raised(*segment, fall_back(function, values, BreakReason::Exception));
     segment = nullptr;
   }
   if (segment && options_.fullgraph) return raise_break(*segment->broken), nullptr;

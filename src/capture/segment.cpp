@@ -391,6 +391,17 @@ int Segment::traverse(visitproc visit, void* arg) const {
 
 namespace {
 
+// `RuntimeError: index out of range in self` of the Python error that is set, and is no more.
+std::string take_error_text() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyRef type_ref = PyRef::steal(type), value_ref = PyRef::steal(value), traceback_ref = PyRef::steal(traceback);
+  PyRef text = value ? PyRef::steal(PyObject_Str(value)) : PyRef();
+  if (!text) PyErr_Clear();
+  const std::string_view message = python::text_of(text.get());
+  return fmt::format("{}: {}", reinterpret_cast<PyTypeObject*>(type)->tp_name, message.substr(0, message.find('\n')));
+}
+
 // "firesteel step (train.py:41), graph 3"
 std::string watched_name(const Segment& segment) {
   return fmt::format("{}{} ({}), graph {}", kWatchedPrefix, segment.function, watched_place(segment.file, segment.line),
@@ -436,7 +447,7 @@ RunEnd run_segment(const Segment& segment, PyObject* const* slots, PyThreadState
       python::set_python_error_or_runtime_error(std::current_exception());
       if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))
         python::throw_python_error();
-      PyErr_Clear();
+      segment.raised = take_error_text();
       return RunEnd::Raised;
     }
   }

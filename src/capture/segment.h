@@ -52,6 +52,8 @@ struct Segment {
   int end = 0;                      // the instruction that runs eagerly, in the innermost frame
   std::optional<Break> broken;      // why it does
   Rerun rerun;                      // after an error of its graph
+  mutable std::string raised;       // the last such error, in words
+  mutable bool warned_of_raised = false;
   std::string graph_text;
   mutable bool served_again = false;  // a call after the one that it was compiled for
   // For explain(): where it starts, which one it was, and how long its capture took.
