@@ -1,8 +1,10 @@
 // The table of contents: what happens to a function, stage by stage, each timed, its result verified in debug builds.
 #include "compiler.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/progress.h"
@@ -36,8 +38,32 @@ void verify_in_debug([[maybe_unused]] const Graph& graph) {
 #endif
 }
 
+bool is_among(std::string_view name, std::string_view names) {
+  for (size_t at = 0; at <= names.size();) {
+    const size_t end = std::min(names.find(',', at), names.size());
+    if (names.substr(at, end - at) == name) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+// FIRESTEEL_SPOIL_PASS=dead_code, for tests: the pass takes sin for cos.
+void spoil(Graph& graph) {
+  static const auto cosine = c10::Dispatcher::singleton().findSchemaOrThrow("aten::cos", "");
+  for (const auto& node : graph.nodes) {
+    if (node->op.is_aten() && node->op.aten->operator_name().name == "aten::sin") node->op.aten = cosine;
+  }
+}
+
+// FIRESTEEL_PASSES=constant_folding,dead_code: these alone, to find out which one is to blame.
 void run_passes(Graph& graph) {
-  for (std::string_view pass : kPasses) run_pass(pass, graph);
+  const char* chosen = std::getenv("FIRESTEEL_PASSES");
+  const char* spoiled = std::getenv("FIRESTEEL_SPOIL_PASS");
+  for (std::string_view pass : kPasses) {
+    if (chosen && !is_among(pass, chosen)) continue;
+    run_pass(pass, graph);
+    if (spoiled && pass == spoiled) spoil(graph);
+  }
 }
 
 Partitioned cut(const Trace& trace, const PartitionOptions& options) {
@@ -49,6 +75,8 @@ Partitioned cut(const Trace& trace, const PartitionOptions& options) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> pass_order() { return {kPasses.begin(), kPasses.end()}; }
 
 Executable compile_trace(Trace trace, const CompilerOptions& options, StageTimes* times) {
   StageTimes unread;

@@ -14,6 +14,9 @@ struct CompilerOptions {
   bool freeze = false;  // of native code that is not differentiated: weights are prepared once
 };
 
+// The names of the passes, in the order in which they run.
+FIRESTEEL_API std::vector<std::string_view> pass_order();
+
 // `times`: where the stages' times are put, if given.
 FIRESTEEL_API Executable compile_trace(Trace trace, const CompilerOptions& options = {}, StageTimes* times = nullptr);
 

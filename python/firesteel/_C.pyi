@@ -360,6 +360,9 @@ def _set_progress_patience(seconds: float) -> float:
     """For tests: progress is shown after so many seconds; gives what it was."""
 
 def _set_event_listener(listener: Callable[[str, Any], None] | None) -> None: ...
+def _passes() -> list[str]:
+    """The passes over an ATen graph, in the order in which they run."""
+
 def _break_reasons() -> dict[str, tuple[str, str, str]]:
     """By id: what happened, why it matters, what to do."""
 

@@ -13,6 +13,7 @@
 #include "capture/events.h"
 #include "capture/frame_interpreter.h"
 #include "capture/oracle.h"
+#include "compiler.h"
 #include "firesteel/native_code.h"
 #include "python/constants.h"
 #include "python/errors.h"
@@ -158,6 +159,14 @@ void bind_capture(nb::module_& module) {
       "_set_event_listener", [](nb::handle listener) { set_event_listener(listener.ptr()); },
       nb::arg("listener").none());
   module.def("_break_reasons", &break_reasons, "By id: what happened, why it matters, what to do.");
+  module.def(
+      "_passes",
+      [] {
+        nb::list names;
+        for (std::string_view name : pass_order()) names.append(std::string(name));
+        return names;
+      },
+      "The passes over an ATen graph, in the order in which they run.");
   module.def("counters", &counters_now,
              "What compiled functions have done: frames captured, calls served, missed, and run eagerly by reason.");
   module.def("_oracle", &Oracle::enable, nb::arg("on"),

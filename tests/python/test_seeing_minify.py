@@ -100,6 +100,16 @@ def test_one_function_with_indices(script, tmp_path):
     assert python("repro.py", folder=tmp_path, FIRESTEEL_SPOIL="tanh").returncode == 1
 
 
+@pytest.mark.usefixtures("native")
+def test_one_operator_cannot_be_cut_and_that_is_said(tmp_path):
+    (tmp_path / "one.py").write_text("import torch\n\n\ndef f(x):\n    return torch.tanh(x)\n")
+    done = python("-m", "firesteel", "minify", "one.py:f", "--args", "torch.randn(64, 64)", folder=tmp_path,
+                  FIRESTEEL_SPOIL="tanh", FIRESTEEL_SMALLEST_KERNEL="1")  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "operators: 1, none of which can be taken away (" in done.stdout
+    assert "wrote repro.py: 1 operator, 1 input" in done.stdout
+
+
 def test_what_does_not_fail_gives_nothing(script, tmp_path):
     done = python("-m", "firesteel", "minify", script, folder=tmp_path)
     assert done.returncode == 1

@@ -63,9 +63,9 @@ for step in range(2):
 """
 
 
-def python(*arguments, folder):
-    return subprocess.run([sys.executable, *map(str, arguments)], cwd=folder, env=os.environ, capture_output=True,
-                          text=True, timeout=300)  # fmt: skip
+def python(*arguments, folder, **variables):
+    return subprocess.run([sys.executable, *map(str, arguments)], cwd=folder, env={**os.environ, **variables},
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
 
 
 def statements(path):
@@ -148,3 +148,80 @@ def test_no_more_than_so_many_tries():
     assert reducer.start()
     reducer.reduce()
     assert reducer.tries == 20
+
+
+PASSES = """
+import torch
+
+
+def unused(x):
+    return x.tanh() + 1
+
+
+@torch.compile
+def f(x):
+    y = (x * 1).cosh()
+    z = torch.sin(y) + y
+    return z * 2
+
+
+a = torch.ones(8)
+for step in range(2):
+    b = f(a)
+"""
+
+
+def test_a_pass_that_changes_the_graph_is_named(tmp_path):
+    (tmp_path / "träin.py").write_text(PASSES, encoding="utf-8")
+    wrong = {"FIRESTEEL_SPOIL_PASS": "common_subexpressions", "FIRESTEEL_CACHE": "0"}
+    done = python("-m", "firesteel", "minify", "träin.py", folder=tmp_path, **wrong)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tier: the ATen graph in graph 1 of `f` (träin.py:" in done.stdout
+    assert "firesteel minify: pass: common_subexpressions\n" in done.stdout
+    small = statements(tmp_path / "repro.py")
+    assert "torch.sin" in small
+    assert "tanh" not in small
+    assert "(pass common_subexpressions)" in (tmp_path / "repro.py").read_text(encoding="utf-8")
+    again = python("repro.py", folder=tmp_path, **wrong)
+    assert again.returncode == 1
+    assert "CheckError: a compiled call gives another result than eager" in again.stderr
+    assert python("repro.py", folder=tmp_path).returncode == 0
+
+
+SMALLEST = """
+import firesteel
+
+
+def f(x):
+    return x + firesteel.is_compiling()
+"""
+
+
+def test_where_nothing_can_be_cut_that_is_said(tmp_path):
+    (tmp_path / "small.py").write_text(SMALLEST, encoding="utf-8")
+    done = python("-m", "firesteel", "minify", "small.py:f", "--args", "torch.ones(3)", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "statements: 3, none of which can be taken away (" in done.stdout
+    assert "wrote repro.py; try: python repro.py" in done.stdout
+
+
+ELSEWHERE = """
+import os
+import firesteel
+
+HERE = os.path.exists(os.path.join(os.path.dirname(os.path.abspath(__file__)), "here"))
+
+
+def f(x):
+    return x + (HERE and firesteel.is_compiling())
+"""
+
+
+def test_what_fails_in_its_own_folder_alone_cannot_be_cut_and_that_is_said(tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "train.py").write_text(ELSEWHERE, encoding="utf-8")
+    done = python("-m", "firesteel", "minify", "train.py:f", "--args", "torch.ones(3)", folder=tmp_path)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "no repro was written: it does not fail when it runs from another folder, or not each time" in done.stdout
+    assert "try: firesteel explain train.py:f --args 'torch.ones(3)' --report out.html, and " in done.stdout
+    assert not (tmp_path / "repro.py").exists()

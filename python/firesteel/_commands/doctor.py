@@ -29,6 +29,8 @@ VARIABLES = {
     "FIRESTEEL_SMALLEST_KERNEL": "1: every operator that can have a kernel gets one, alone as it may be",
     "FIRESTEEL_CHECK_SHAPES": "1: every result's layout is compared with the recorded one",
     "FIRESTEEL_SPOIL": "an operation of kernels (tanh): computed wrongly, for tests of what finds such mistakes",
+    "FIRESTEEL_PASSES": "names (constant_folding,dead_code): of the passes over a graph these alone run",
+    "FIRESTEEL_SPOIL_PASS": "a pass (dead_code) that takes sin for cos, for tests of what finds such mistakes",
     "FIRESTEEL_FULL": "1: Firesteel's own tests run their long sweeps",
 }
 

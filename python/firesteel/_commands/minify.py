@@ -22,8 +22,8 @@ def run(arguments):
         usage="firesteel minify [-o FILE] script.py [args…] | -m module [args…] | script.py:function --args '…'",
         description="Finds a compiled call whose results differ from eager's, or that fails where eager does not; then "
         "which tier of the compiler is to blame (capture, the ATen graph, native code), then which operators, or for "
-        "capture and the ATen graph which statements; and writes these few as a program of its own that shows the "
-        "failure: `python repro.py`.",
+        "capture and the ATen graph which pass and which statements; and writes these few as a program of its own that "
+        "shows the failure: `python repro.py`.",
         epilog="THE PROGRAM IS RUN, with all that it does besides computing: once with every compiled call compared "
         "with eager (as FIRESTEEL_CHECK=1 does), and where it raises an error up to four times more, each with less "
         "of the compiler. Where capture or the ATen graph is to blame, ever smaller versions of the script are run "
@@ -128,21 +128,40 @@ class Search:
             statements = reducer.count
             if not reducer.start():
                 return self._give_up("it does not fail when it runs from another folder, or not each time")
+            guilty = self._find_pass(trials, reducer.source, found) if tier == "aot_eager" else ""
             source = reducer.reduce()
-        steps = " → ".join(map(str, [statements, *counts]))
-        self._tell(f"statements: {steps} ({plural(reducer.tries, 'try').replace('trys', 'tries')})")
-        return self._write_program(source, tier, found, path)
+        self._tell_steps("statements", statements, counts, reducer.tries)
+        return self._write_program(source, tier, found, path, guilty)
+
+    def _find_pass(self, trials, source, found):
+        """The first pass over the ATen graph that it takes to fail; empty where it fails without any."""
+        from .. import _C
+
+        passes = _C._passes()
+        fails = (count for count in range(len(passes) + 1)
+                 if trials(source, "aot_eager", passes[:count]) == found["kind"])  # fmt: skip
+        count = next(fails, None)
+        if count is not None:
+            self._tell(f"pass: {passes[count - 1]}" if count else "pass: none, the graph fails as it was recorded")
+        return passes[count - 1] if count else ""
+
+    def _tell_steps(self, what, count, counts, tries):
+        steps = " → ".join(map(str, [count, *counts])) if counts else f"{count}, none of which can be taken away"
+        self._tell(f"{what}: {steps} ({plural(tries, 'try').replace('trys', 'tries')})")
 
     def _give_up(self, why):
-        self._tell(f"no repro was written: {why}; try: firesteel report {self.name}, and report it with that file")
+        run = f"firesteel report {self.name}"
+        if explain.is_target(self.program[0]):
+            run = f"firesteel explain {self.name} --args '{self.text}' --report out.html"
+        self._tell(f"no repro was written: {why}; try: {run}, and report it with that file")
         return 3
 
-    def _write_program(self, source, tier, found, path):
+    def _write_program(self, source, tier, found, path, guilty):
         from .._minify import script_repro
 
         output = os.path.abspath(self.output)
         function = self.program[0].rpartition(":")[2] if explain.is_target(self.program[0]) else ""
-        what = f"{found['kind']}: {_first_line(found['text'])}"
+        what = f"{found['kind']}: {_first_line(found['text'])}" + (f" (pass {guilty})" if guilty else "")
         script_repro.write(output, source, what, os.path.basename(path), tier, _SETTINGS, function, self.text)
         done = subprocess.run([sys.executable, output], capture_output=True, text=True)
         if done.returncode == 0:
@@ -166,8 +185,7 @@ class Search:
                         self._tell(f"tier: native code, {('forward', 'backward')[part]} of {_place(piece)}: "
                                    f"{failure[0]}, {failure[1]}")  # fmt: skip
                         case = reducer.reduce()
-                        steps = " → ".join(map(str, [len(Case(text, inputs).graph.nodes), *counts]))
-                        self._tell(f"operators: {steps} ({plural(reducer.tries, 'try').replace('trys', 'tries')})")
+                        self._tell_steps("operators", len(Case(text, inputs).graph.nodes), counts, reducer.tries)
                         return self._write(case, judge, reducer.kind, piece, part)
         # Native code computes what ATen does of the same graph: is it the graph?
         lower = self._look("aot_eager") if found["piece"] else {"kind": None}

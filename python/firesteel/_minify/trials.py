@@ -29,13 +29,15 @@ class Trials:
         self._server.stdin.close()
         self._server.wait()
 
-    def __call__(self, source, tier):
+    def __call__(self, source, tier, passes=None):
+        """`passes`: those of the ATen graph that run, by name; None: all."""
         script, out = self._folder / "trial.py", self._folder / "trial.pt"
         script.write_text(source, encoding="utf-8")
         out.unlink(missing_ok=True)
         name = self._program[0]
         program = [f"{script}:{name.rpartition(':')[2]}" if self._text is not None else str(script), *self._program[1:]]
-        asked = {"arguments": [str(out), tier, "0", self._text or "", *program], "seconds": self._seconds}
+        asked = {"arguments": [str(out), tier, "0", self._text or "", *program], "seconds": self._seconds,
+                 "passes": passes}  # fmt: skip
         self._server.stdin.write(json.dumps(asked) + "\n")
         self._server.stdin.flush()
         ended = json.loads(self._server.stdout.readline())
@@ -58,6 +60,8 @@ def _serve():
         child = os.fork()
         if child == 0:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            if asked["passes"] is not None:
+                os.environ["FIRESTEEL_PASSES"] = ",".join(asked["passes"])
             try:
                 look.main(*asked["arguments"])
             finally:
