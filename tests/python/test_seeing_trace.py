@@ -107,6 +107,37 @@ def test_breaks_recompiles_and_their_lines_are_notes(tmp_path):
     assert all(note["ph"] == "i" for note in slices(path, "note"))
 
 
+def well_formed(event):
+    """As the Chrome trace format asks of each phase."""
+    fields = {"M": ("name", "pid", "args"), "X": ("name", "cat", "ts", "dur", "pid", "tid"),
+              "i": ("name", "cat", "ts", "pid", "tid", "s")}[event["ph"]]  # fmt: skip
+    numbers = [event[field] for field in ("ts", "dur") if field in event]
+    return all(field in event for field in fields) and all(type(it) in (int, float) and it >= 0 for it in numbers)
+
+
+@pytest.mark.usefixtures("native")
+def test_every_event_is_one_that_perfetto_takes(tmp_path):
+    path = tmp_path / "out.json"
+    recorded(path, breaking, torch.ones(64, 64, requires_grad=True))
+    with open(path, encoding="utf-8") as file:
+        trace = json.load(file)
+    events = trace["traceEvents"]
+    assert {event["ph"] for event in events} == {"M", "X", "i"}
+    assert all(well_formed(event) for event in events), [event for event in events if not well_formed(event)]
+    assert trace["baseTimeNanoseconds"] >= 0
+    tracks = {event["tid"] for event in events if event["name"] == "thread_name"}
+    assert {event["tid"] for event in events if event["ph"] != "M"} <= tracks
+    # Slices of a track lie within each other or apart: others cannot be drawn.
+    for track in tracks:
+        slices = sorted((e["ts"], -e["dur"]) for e in events if e["ph"] == "X" and e["tid"] == track)
+        ends = []
+        for begin, minus in slices:
+            while ends and ends[-1] <= begin + 0.01:
+                ends.pop()
+            assert not ends or begin - minus <= ends[-1] + 0.01
+            ends.append(begin - minus)
+
+
 def test_every_thread_has_a_track_with_a_name(tmp_path):
     path = tmp_path / "out.json.gz"
     compiled = firesteel.compile(program)
