@@ -3,6 +3,7 @@
 #include <torch/library.h>
 
 #include "aot/constant_values.h"
+#include "aot/data_ops.h"
 #include "aot/dispatch_keys.h"
 #include "aot/fake_tensor.h"
 #include "aot/ivalue_tensors.h"
@@ -235,6 +236,7 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stac
   if (plan.composite_implicit) return decompose(op, stack, base);
   if (plan.depends_on_data(args)) {
     if (read_constant(plan, stack, base)) return;
+    if (record_data_op(plan, *recorder, stack, base)) return;
     recorder->fail_data_dependent(op.schema().name());
   }
 

@@ -55,6 +55,7 @@ void set_source_provider(SourceProvider provider) { g_source_provider.store(prov
 
 Recorder::Recorder(std::string name) : symbols(std::make_shared<Symbols>([this] { return source_here(); })) {
   graph.name = std::move(name);
+  symbols->refuse = [this](const std::string& what) { fail_data_dependent(what); };
 }
 
 Recorder* Recorder::current() { return t_current; }

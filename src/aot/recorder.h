@@ -121,6 +121,10 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::string data_dependent_failure_, graph_break_failure_;
   bool active_ = true;
   size_t numbers_ = 0;
+
+ public:
+  bool takes_data_numbers = false, takes_data_sizes = false;  // what data gives are symbols
+  std::unordered_map<std::string, Dim> data_sizes;            // those that were found, by what gives them
 };
 
 // A symbol among the operands of tensors reaches an operator as a number that means nothing, with the symbol kept on

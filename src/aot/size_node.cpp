@@ -154,6 +154,20 @@ int64_t SizeNode::guard_int(const char*, int64_t) {
 bool SizeNode::guard_bool(const char*, int64_t) { return symbols_->decide(truth()); }
 double SizeNode::guard_float(const char*, int64_t) { return settled_float(); }
 
+bool SizeNode::guard_or_false(const char* file, int64_t line) {
+  if (is_bool() && mentions_data(relation())) return symbols_->known(relation()).value_or(false);
+  return guard_bool(file, line);
+}
+bool SizeNode::guard_or_true(const char* file, int64_t line) {
+  if (is_bool() && mentions_data(relation())) return symbols_->known(relation()).value_or(true);
+  return guard_bool(file, line);
+}
+bool SizeNode::expect_true(const char* file, int64_t line) {
+  if (!is_bool() || !mentions_data(relation()) || symbols_->known(relation())) return guard_bool(file, line);
+  symbols_->require(relation());
+  return true;
+}
+
 bool SizeNode::statically_known_true(const char*, int64_t) { return symbols_->proves(truth()); }
 
 std::string SizeNode::str() {

@@ -27,6 +27,8 @@ class SizeNode final : public c10::SymNodeImpl {
   Symbols& symbols() const { return *symbols_; }
   // Only of an int.
   const Dim& dim() const { return std::get<Dim>(content_); }
+  const Relation& relation() const { return std::get<Relation>(content_); }  // only of a bool
+  const Content& content() const { return content_; }
 
   bool is_int() override { return std::holds_alternative<Dim>(content_); }
   bool is_bool() override { return std::holds_alternative<Relation>(content_); }
@@ -64,6 +66,10 @@ class SizeNode final : public c10::SymNodeImpl {
   double guard_float(const char* file, int64_t line) override;
   int64_t int_() override { return guard_int(__FILE__, __LINE__); }
   bool bool_() override { return guard_bool(__FILE__, __LINE__); }
+  // Torch's ways to ask where it can do with either answer, or goes on only where the answer is yes.
+  bool guard_or_false(const char* file, int64_t line) override;
+  bool guard_or_true(const char* file, int64_t line) override;
+  bool expect_true(const char* file, int64_t line) override;
   // Only what holds for all sizes.
   bool statically_known_true(const char* file, int64_t line) override;
   bool has_hint() override { return true; }

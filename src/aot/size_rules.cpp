@@ -11,6 +11,7 @@
 #include "aot/sizes/sizes.h"
 #include "aot/symbolic_layouts.h"
 #include "base/error.h"
+#include "graph/data_symbols.h"
 
 namespace firesteel {
 namespace {
@@ -94,6 +95,14 @@ bool lay_out(SizeCall& call, SymbolicLayout& layout, const at::Tensor& traced) {
   return true;
 }
 
+// A number that data gives may be no size at all, which torch says where the tensor is made.
+void require_sizes(Symbols& symbols, const std::vector<Dim>& sizes) {
+  for (const Dim& size : sizes) {
+    const Relation is_size = Relation::le(0, size);
+    if (mentions_data(size) && !symbols.proves(is_size)) symbols.require(is_size);
+  }
+}
+
 bool answer(SizeRule rule, SizeCall& call) {
   if (!rule || !rule(call) || call.layouts.size() != call.results.size()) return false;
   for (size_t i = 0; i < call.layouts.size(); ++i) {
@@ -103,6 +112,7 @@ bool answer(SizeRule rule, SizeCall& call) {
     if (!is_traced_layout(call.symbols, layout.sizes, traced.sizes()) || !lay_out(call, layout, traced)) return false;
     if (traced.numel() > 0 && !is_traced_layout(call.symbols, layout.strides, traced.strides())) return false;
   }
+  for (const SymbolicLayout& layout : call.layouts) require_sizes(call.symbols, layout.sizes);
   return true;
 }
 

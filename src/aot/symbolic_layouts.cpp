@@ -4,11 +4,19 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/data_symbols.h"
+
 namespace firesteel {
 namespace {
 
-bool is_one(Symbols& symbols, const Dim& size) { return symbols.decide(Relation::eq(size, 1)); }
-bool equal(Symbols& symbols, const Dim& a, const Dim& b) { return a == b || symbols.decide(Relation::eq(a, b)); }
+bool is_one(Symbols& symbols, const Dim& size) { return symbols.is_one(size); }
+bool equal(Symbols& symbols, const Dim& a, const Dim& b) { return a == b || symbols.decide_layout(Relation::eq(a, b)); }
+
+// A tensor without elements lies in no way, or in any.
+bool is_empty(Symbols& symbols, const SymbolicLayout& layout) {
+  const Relation relation = Relation::eq(elements(layout.sizes), 0);
+  return mentions_data(relation) ? symbols.known(relation).value_or(false) : symbols.decide(relation);
+}
 
 // Dimensions from the innermost outwards, as their strides in the traced call order them.
 std::vector<size_t> inner_first(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
@@ -53,7 +61,7 @@ bool is_contiguous(Symbols& symbols, const SymbolicLayout& layout, at::MemoryFor
     order.resize(rank);
     std::iota(order.rbegin(), order.rend(), size_t{0});
   }
-  if (symbols.decide(Relation::eq(elements(layout.sizes), 0))) return true;
+  if (is_empty(symbols, layout)) return true;
   return follows(symbols, layout, order);
 }
 
@@ -61,18 +69,22 @@ bool is_dense(Symbols& symbols, const SymbolicLayout& layout) {
   std::vector<int64_t> sizes, strides;
   for (const Dim& size : layout.sizes) sizes.push_back(symbols.hint(size));
   for (const Dim& stride : layout.strides) strides.push_back(symbols.hint(stride));
-  if (symbols.decide(Relation::eq(elements(layout.sizes), 0))) return true;
+  if (is_empty(symbols, layout)) return true;
   return follows(symbols, layout, inner_first(sizes, strides));
 }
 
 void keep_order(Symbols& symbols, const SymbolicLayout& layout) {
+  // The usual order is the same for all sizes.
+  const bool data =
+      std::any_of(layout.sizes.begin(), layout.sizes.end(), [](const Dim& size) { return mentions_data(size); });
+  if (data && layout.strides == contiguous_strides(layout.sizes)) return;
   std::vector<int64_t> sizes, strides;
   for (const Dim& size : layout.sizes) sizes.push_back(symbols.hint(size));
   for (const Dim& stride : layout.strides) strides.push_back(symbols.hint(stride));
   const Dim* inner = nullptr;
   for (size_t dim : inner_first(sizes, strides)) {
     if (is_one(symbols, layout.sizes[dim])) continue;  // its stride means nothing
-    if (inner) symbols.decide(Relation::lt(*inner, layout.strides[dim]));
+    if (inner) symbols.keep(Relation::lt(*inner, layout.strides[dim]));
     inner = &layout.strides[dim];
   }
 }
@@ -103,7 +115,7 @@ std::optional<std::vector<Dim>> view_strides(Symbols& symbols, const SymbolicLay
                                    !equal(symbols, layout.strides[dim - 1], symbols.simplify(block * inner)));
     if (!ends) continue;
     Dim filled = 1;
-    while (next >= 0 && (symbols.decide(Relation::lt(filled, block)) || is_one(symbols, sizes[next]))) {
+    while (next >= 0 && (symbols.decide_layout(Relation::lt(filled, block)) || is_one(symbols, sizes[next]))) {
       strides[next] = symbols.simplify(filled * inner);
       filled = symbols.simplify(filled * sizes[next]);
       --next;

@@ -96,6 +96,9 @@ class Tracing {
   Tracing(const std::vector<at::Tensor>& inputs, const TraceOptions& options)
       : options_(options), recorder_(std::make_shared<Recorder>(options.name)) {
     recorder_->random_states.start();
+    recorder_->takes_data_numbers = options.takes_data_numbers;
+    recorder_->takes_data_sizes = options.takes_data_sizes;
+    recorder_->symbols->data_hints = options.data_hints;
     for (const at::Tensor& input : inputs) {
       FS_REQUIRE(input.defined(), TraceError, "an undefined tensor cannot be traced");
       FS_REQUIRE(!is_traced_tensor(input), TraceError,
@@ -127,6 +130,7 @@ class Tracing {
     }
     result_.symbols = recorder_->symbols->origins();
     result_.shape_guards = recorder_->symbols->guards();
+    result_.data_conditions = recorder_->symbols->data_conditions();
     result_.joint.graph = std::move(recorder_->graph);
     rename(result_.joint.graph, recorder_->symbols->equal_symbols());
     result_.life = recorder_;

@@ -53,6 +53,9 @@ struct TraceOptions {
   std::optional<GraphBreak>* graph_break = nullptr;
   FailedBackward* failed_backward = nullptr;     // may be null
   std::vector<std::vector<DynamicDim>> dynamic;  // one an input, or none at all
+  // Numbers and sizes that data gives are symbols of the graph; else they end the trace.
+  bool takes_data_numbers = false, takes_data_sizes = false;
+  DataHints* data_hints = nullptr;  // may be null
 };
 
 // The state outside the inputs that a trace depends on, and a replay must find again.
@@ -103,6 +106,8 @@ struct Trace {
   std::vector<SymbolOrigin> symbols;
   std::vector<ShapeGuard> shape_guards;  // over these; the bounds of a symbol are not among them
   std::weak_ptr<const void> life;        // ends with the last tensor of the trace: one that escaped keeps it
+  // Over symbols that data gives: where a run finds that one fails, its results are of no use.
+  std::vector<DataCondition> data_conditions;
 };
 
 // Inputs are real tensors; they are read for their metadata and never changed. Throws a TraceError (data_dependent, …)

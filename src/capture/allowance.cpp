@@ -21,6 +21,11 @@ FixedNumbers& fixed_numbers() {
   return fixed;
 }
 
+CapturedData& captured_data() {
+  static CapturedData data;
+  return data;
+}
+
 void set_compile_watcher(PyObject* given) {
   watcher() = given == Py_None ? python::PyRef() : python::PyRef::borrow(given);
 }

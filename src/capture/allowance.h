@@ -22,6 +22,12 @@ struct FixedNumbers {
 };
 FixedNumbers& fixed_numbers();
 
+// Numbers and sizes that data gives are captured also where graphs may break: as the program's watcher says.
+struct CapturedData {
+  bool numbers = false, sizes = false;
+};
+CapturedData& captured_data();
+
 // None: nobody is asked any more.
 void set_compile_watcher(PyObject* watcher);
 

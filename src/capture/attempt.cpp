@@ -126,6 +126,9 @@ Trace Attempt::run() {
   options.name = capture.graph.name;
   options.grad = backend_.runs_aten() && !c10::InferenceMode::is_enabled();
   options.failed_backward = &backward;
+  options.takes_data_numbers = capture.takes_data_numbers;
+  options.takes_data_sizes = capture.takes_data_sizes;
+  options.data_hints = capture.data_hints;
   capture.marks_calls = backward.locate;
   options.meet_python_node = &python::watch_backward;
   options.run_backward = [](const std::function<void()>& backward) {
@@ -418,6 +421,8 @@ void Attempt::describe_frames(RecipeMaker& maker) {
 
 FunctionResult Attempt::describe(Ending ending, const KeepThreadState& kept) {
   segment = std::make_shared<Segment>();
+  if (capture.runs_python_again || capture.calls_leaf)
+    capture.record_conditions(/*all=*/backend_.kind == Backend::Callable);
   RecipeMaker maker(capture, segment->book);
   try {
     if (!capture.inference_blocks.empty()) throw NoRecipe{capture.inference_blocks[0], "a block of inference mode"};

@@ -71,6 +71,9 @@ PyRef pure(Capture& capture, PyObject* callable, CallArgs& args) {
   const std::string text(python::text_of(name.get()));
   if (PyType_Check(callable) && given == 1 && python::is_tensor(args[0]) && is_known(python::unpack(args[0])))
     return result_of(capture, args.call(callable));
+  if (PyType_Check(callable) && given == 1) {
+    if (PyRef number = capture.converted_data(callable, args[0])) return number;
+  }
   if (PyType_Check(callable) && any_tensor(args)) capture.stop(BreakReason::DataDependent, text + "() of a tensor");
   if (any_tensor(args)) return capture.torch_call(callable, text, args.tuple(), args.dict());
   // Objects with methods of their own: __index__, __abs__, __lt__ are inlined where C code calls them.

@@ -24,8 +24,9 @@ PyRef new_tuple(const Items& items, Make make) {
 
 PyRef new_int(int64_t number) { return checked(PyLong_FromLongLong(number)); }
 
-// (sizes, strides, dtype, device, requires_grad)
+// (sizes, strides, dtype, device, requires_grad); None for a number.
 PyRef describe(const Type& type) {
+  if (!type.is_tensor()) return PyRef::borrow(Py_None);
   auto dim = [](const Dim& dim) { return new_int(dim.number()); };
   return checked(Py_BuildValue("(NNNNO)", new_tuple(type.sizes, dim).release(), new_tuple(type.strides, dim).release(),
                                python::wrap_dtype(type.dtype).release(), python::wrap_device(type.device).release(),
@@ -74,6 +75,7 @@ class CallableRunner final : public Runner {
     }
     graph.inputs = std::move(kept);
     outputs_ = graph.outputs.size();
+    for (const Arg& output : graph.outputs) numbers_.push_back(!output.value->type.is_tensor());
     graph_ = std::make_unique<Graph>(std::move(graph));
   }
 
@@ -125,7 +127,7 @@ class CallableRunner final : public Runner {
     if (static_cast<size_t>(PySequence_Fast_GET_SIZE(result)) != outputs_) return false;
     for (size_t i = 0; i < outputs_; ++i) {
       PyObject* item = PySequence_Fast_GET_ITEM(result, i);
-      if (!python::is_tensor(item)) return false;
+      if (!python::is_tensor(item) && !((is_number(item) || PyBool_Check(item)) && numbers_[i])) return false;
       outputs.push_back(PyRef::borrow(item));
     }
     return true;
@@ -135,6 +137,7 @@ class CallableRunner final : public Runner {
   std::vector<uint32_t> inputs_;
   std::vector<std::vector<DynamicDim>> open_;  // of each input: the dimensions whose sizes the graph leaves open
   size_t outputs_ = 0;
+  std::vector<bool> numbers_;  // of each output: it is one
   std::unique_ptr<Graph> graph_;
   mutable PyRef builder_, compiled_;  // set at the first run
   mutable double compile_seconds_ = 0;

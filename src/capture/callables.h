@@ -48,6 +48,12 @@ bool is_torch_op(PyObject* object);
 
 // A function of the operator module, by name: `add`, `getitem`.
 PyObject* operator_function(const char* name);
+// Python's function for an operation on sizes.
+PyObject* function_of(DimOp op);
+// What a tensor's method of that name gives that reads its number; empty where it can be none of the graph's.
+PyRef data_number(Capture& capture, std::string_view method, const CallArgs& args);
+// torch._check() and its like on what data decides (data_numbers.cpp); empty for all other calls.
+PyRef call_check(Capture& capture, PyObject* callable, const CallArgs& args);
 
 // How a tensor's attribute is read.
 enum class TensorAttribute { Unknown, Constant, View };

@@ -418,6 +418,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     if (std::string_view(leaf->name) == "item" && args.values.size() == 1 && python::is_tensor(args[0]) &&
         is_known(python::unpack(args[0])))
       return args.call(callable);
+    if (PyRef number = data_number(capture, leaf->name, args)) return number;
     if (PyRef result = change_of_history(capture, callable, args)) return result;
     if (leaf->reason == BreakReason::Autograd)
       capture.stop(leaf->reason, fmt::format("`{}` {}", leaf->name, leaf->what));
@@ -427,6 +428,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     if (!passes_numbers_on(rule)) settle_all_of(capture, args);
     return rule(capture, callable, args);
   }
+  if (PyRef done = capture.takes_data_numbers ? call_check(capture, callable, args) : PyRef()) return done;
   if (is_autograd_apply(callable) && !args.values.empty() && PyType_Check(args[0]))
     return call_autograd_function(capture, callable, std::move(args));
   if (PyFunction_Check(callable)) return inline_function(capture, callable, args, tail);

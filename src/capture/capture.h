@@ -155,6 +155,27 @@ class Capture {
   // What was found out about sizes, once the trace has ended.
   void note_sizes(const Trace& trace);
 
+  // ---- numbers that the graph computes (data_numbers.cpp)
+  bool is_data_number(PyObject* object) const;
+  // What `.item()` and `.tolist()` give, and int() or float(); empty where the capture has no such numbers, or no such
+  // tensor.
+  PyRef data_item(PyObject* tensor);
+  PyRef data_list(PyObject* tensor);
+  PyRef converted_data(PyObject* type, PyObject* tensor);
+  // A tensor that brings the number out of the graph.
+  PyRef data_result(PyObject* number);
+  PyRef truth_result(const Relation& relation);
+  // A comparison of such ints: its answer where it is known, else a `torch.SymBool`. Empty for all others.
+  PyRef compare_data(PyObject* function, PyObject* first, PyObject* second);
+  // What such a SymBool asks; nothing for other values. The second ends the capture where no answer is known.
+  std::optional<Relation> open_relation(PyObject* value) const;
+  std::optional<bool> truth_of_data(PyObject* value);
+  // From now on it holds, or the error is raised.
+  void require_data(const Relation& relation, PyObject* error, PyObject* message);
+  // What the trace takes for granted of such numbers, as nodes of a graph that runs call by call. `all`: one on a
+  // number that the graph does not show ends the capture.
+  void record_conditions(bool all);
+
   // ---- writes (writes.cpp)
   // Before a dict, list, set, deque or cell is changed; nothing for what the captured code made itself.
   void before_write(PyObject* container);
@@ -248,11 +269,14 @@ class Capture {
     bool changes = false;
     bool settled = false;         // guarded by its value
     std::optional<Dim> dim = {};  // it is a size of the trace
+    bool from_data = false;       // the graph computes it: its value here is made up
+    PyRef plain = {};             // of a float that data gives: the tensor
   };
   PyRef new_number(PyObject* value, const Source* source, bool changes, std::optional<Dim> dim = {});
   // For numbers that are sizes of the trace.
   std::optional<PyRef> compute_size(PyObject* function, PyObject* first, PyObject* second);
   std::optional<bool> decide_size(PyObject* function, PyObject* first, PyObject* second);
+  std::optional<Relation> size_relation(PyObject* function, PyObject* first, PyObject* second);
   std::optional<Dim> dim_of_number(PyObject* number) const;
   const Source* source_of_dim(const Dim& dim);
   // An int that changes, as a size of the trace: where it may be one.
@@ -275,6 +299,28 @@ class Capture {
   // A call traced in a form that takes its changing numbers as inputs; empty where there is none (number_forms.cpp).
   PyRef number_form(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
   bool meets(PyObject* number, std::string_view requirement);
+
+  [[noreturn]] void stop_at_data(const std::string& what);
+  // In a handler: an error that may well come from sizes that were made up says nothing of those that a run finds.
+  void stop_for_made_up_sizes(const std::string& name);
+  PyRef new_data_number(PyObject* made_up, std::optional<Dim> dim, PyRef plain);
+  PyRef new_data_float(PyRef plain, const PyRef& leaf);
+  PyRef data_size(const Dim& dim);
+  PyRef new_truth(const Relation& relation);
+  PyRef compute_data(PyObject* function, PyObject* first, PyObject* second);
+  PyRef plain_number(PyObject* number);
+  PyRef data_operand(PyObject* number);
+  // What stands for a number in the torch-level graph: a leaf, or the number itself.
+  PyRef leaf_of(const Dim& dim);
+  PyRef leaf_of(const Relation& relation);
+  PyRef number_leaf(PyObject* number);
+  PyRef source_leaf(const Source* source);
+  void note_data_sizes(const PyRef& tensor);
+  void record_check(const Relation& relation, PyObject* error, PyObject* text);
+  bool has_leaf(const Dim& dim) const;
+  bool has_leaf(const Relation& relation) const;
+  // A node that gives a number.
+  PyRef record_number(PyObject* callable, const std::string& name, const PyRef& args, ValueKind kind);
 
   void guard_limit(PyObject* deque, const Source* source);
   PyRef tensor_at(PyObject* real, const Source* source);
@@ -323,8 +369,15 @@ class Capture {
   std::vector<PyRef> held_;
   size_t cached_count_ = 0;  // of this attempt
   int nesting_ = 0;
+  std::unordered_map<std::string, PyRef> data_sizes_, data_results_, dim_leaves_;  // by expression
+  std::unordered_map<std::string, std::pair<PyRef, int64_t>> data_tensors_;  // a tensor that has the symbol as a size
+  std::unordered_set<std::string> checked_;                                  // conditions that a node looks at
 
  public:
+  bool takes_data_numbers = false;  // numbers that data gives are captured, and do not end it;
+  bool takes_data_sizes = false;    // and so are sizes
+  DataHints* data_hints = nullptr;  // of all attempts of one capture
+
   // ---- where it may end: in the frames it starts with, and in those of functions that their instructions call
   bool nests = false;                 // the latter, too
   size_t chain = 0;                   // how many such frames there are now, the outermost

@@ -148,6 +148,12 @@ void bind_controls(nb::module_& module) {
       },
       nb::arg("ints"), nb::arg("floats"));
   module.def(
+      "_capture_data",
+      [](bool numbers, bool sizes) {
+        captured_data() = {numbers, sizes};
+      },
+      nb::arg("numbers"), nb::arg("sizes"));
+  module.def(
       "_lie_apart",
       [](nb::handle one, nb::handle other) {
         return lie_apart(python::unpack(one.ptr()), python::unpack(other.ptr()));

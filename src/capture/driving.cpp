@@ -165,7 +165,7 @@ std::optional<PyObject*> Region::run_piece(PyThreadState* state, LiveFrames& fra
     const std::shared_ptr<Segment> raised = progress.segment;  // the code may drop it
     return told_of_raised(*raised, run_on(state, frame, BreakReason::Exception));
   }
-  if (end == RunEnd::Unfit) return run_on(state, frame, BreakReason::Unstable);
+  if (end != RunEnd::Done) return run_on(state, frame, reason_of(end));
   const bool returns = segment.kind == SegmentKind::Return;
   progress.level = returns ? 0 : segment.frames.size() - 1;
   progress.kept = returns ? 0 : segment.old_frames - 1;

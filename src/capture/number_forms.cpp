@@ -53,6 +53,7 @@ const std::vector<Requirement>& requirements() {
 bool Capture::meets(PyObject* number, std::string_view requirement) {
   for (const Requirement& row : requirements()) {
     if (row.name != requirement) continue;
+    if (is_data_number(number)) return false;
     for (const Condition& condition : row.all) {
       PyRef than = checked(PyFloat_FromDouble(condition.than));
       if (decide(operator_function(condition.comparison), number, than.get()) != condition.answer) return false;
@@ -62,7 +63,7 @@ bool Capture::meets(PyObject* number, std::string_view requirement) {
 }
 
 PyRef Capture::number_form(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs) {
-  if (!open_numbers_ || changing_.empty()) return {};
+  if (!open_numbers_ || (changing_.empty() && !takes_data_numbers)) return {};
   auto changes = [&](PyObject* value) { return is_open_number(value) && numbers_.at(value).changes; };
   bool any = false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) any = any || changes(PyTuple_GET_ITEM(args, i));

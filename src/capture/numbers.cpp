@@ -68,6 +68,10 @@ void Capture::settle_at(const Source* source) {
   PyObject* object = found->second.get();
   Number& number = numbers_.at(object);
   if (number.settled) return;
+  if (number.from_data) {
+    if (!trace_symbols()) return;  // the capture is over
+    stop_at_data("the value");
+  }
   number.settled = true;
   --open_numbers_;
   if (number.dim && trace_symbols()) trace_symbols()->specialise(*number.dim);
@@ -133,6 +137,7 @@ void Capture::settle_all_but_sizes() {
 const Source* Capture::number_source(PyObject* object) const {
   auto found = numbers_.find(object);
   if (found == numbers_.end()) return nullptr;
+  if (found->second.from_data) return nullptr;
   const Source* source = found->second.source;
   return found->second.settled && source->kind == AccessKind::Computed ? nullptr : source;
 }
@@ -156,6 +161,7 @@ bool Capture::computes(PyObject* first, PyObject* second, const Source*& a, cons
 PyRef Capture::compute(PyObject* function, PyObject* first, PyObject* second) {
   const Source *a = nullptr, *b = nullptr;
   if (concrete || !open_numbers_) return {};
+  if (is_data_number(first) || (second && is_data_number(second))) return compute_data(function, first, second);
   if (std::optional<PyRef> size = compute_size(function, first, second)) return *size;
   if (!computes(first, second, a, b)) return {};
   PyRef result = PyRef::steal(PyObject_CallFunctionObjArgs(function, first, second, nullptr));
@@ -175,6 +181,7 @@ std::optional<bool> Capture::decide(PyObject* function, PyObject* first, PyObjec
   const Source *a = nullptr, *b = nullptr;
   if (concrete || !open_numbers_) return std::nullopt;
   if (std::optional<bool> answer = decide_size(function, first, second)) return answer;
+  if (is_data_number(first) || (second && is_data_number(second))) stop_at_data("a branch on a comparison");
   if (!computes(first, second, a, b)) return std::nullopt;
   PyRef answer = checked(PyObject_CallFunctionObjArgs(function, first, second, nullptr));
   add_guard({GuardKind::Identity, sources.computed(function, a, b), answer});
@@ -232,6 +239,7 @@ Takes takes_number(const std::string& name) {
 }  // namespace
 
 PyRef Capture::number_input(PyObject* number) {
+  if (is_data_number(number)) return data_operand(number);
   const Source* source = numbers_.at(number).source;
   auto found = number_inputs_.find(source);
   if (found != number_inputs_.end()) return found->second;

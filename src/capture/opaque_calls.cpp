@@ -182,6 +182,10 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   const std::string changed = state.put_back();
   if (!result) {
     if (is_own_error()) refuse_with_python_error();
+    if (trace_symbols()->any_data()) {
+      PyErr_Clear();
+      stop(BreakReason::DataDependent, fmt::format("`{}` fails on sizes that data gives", name));
+    }
     python::throw_python_error();
   }
   if (!changed.empty()) {

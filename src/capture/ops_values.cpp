@@ -168,6 +168,10 @@ void FrameInterpreter::compare_op(int arg) {
                              checked(PyTuple_Pack(2, left.get(), right.get()))));
     return;
   }
+  if (PyRef condition = capture_.compare_data(operator_function(kCompare[arg]), left.get(), right.get())) {
+    push(std::move(condition));
+    return;
+  }
   if (auto answer = capture_.decide(operator_function(kCompare[arg]), left.get(), right.get())) {
     push(PyRef::borrow(*answer ? Py_True : Py_False));
     return;

@@ -1,6 +1,7 @@
 // Truth, length, iteration and items: Python's protocols on values that may have come from outside.
 #include <fmt/format.h>
 
+#include "aot/ones_like_others.h"
 #include "aot/value_ranges.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
@@ -25,21 +26,58 @@ PyRef unbind(Capture& capture, PyObject* tensor) {
 }
 
 // Bounds that follow from constants of the code itself become numbers: a node takes no tensors there.
-PyRef with_known_bounds(PyObject* key) {
+PyRef with_known_bounds(Capture& capture, PyObject* key) {
   if (PyTuple_CheckExact(key)) {
     PyRef items = checked(PySequence_List(key));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
-      PyList_SetItem(items.get(), i, with_known_bounds(PyList_GET_ITEM(items.get(), i)).release());
+      PyList_SetItem(items.get(), i, with_known_bounds(capture, PyList_GET_ITEM(items.get(), i)).release());
     return checked(PyList_AsTuple(items.get()));
   }
   if (!PySlice_Check(key)) return PyRef::borrow(key);
   auto* slice = reinterpret_cast<PySliceObject*>(key);
   PyRef bounds[] = {PyRef::borrow(slice->start), PyRef::borrow(slice->stop), PyRef::borrow(slice->step)};
   for (PyRef& bound : bounds) {
-    if (python::is_tensor(bound.get()) && is_known(python::unpack(bound.get())))
+    if (!python::is_tensor(bound.get())) continue;
+    if (is_known(python::unpack(bound.get()))) {
       bound = checked(PyNumber_Index(bound.get()));
+    } else if (PyRef number = capture.converted_data(reinterpret_cast<PyObject*>(&PyLong_Type), bound.get())) {
+      bound = std::move(number);
+    }
   }
   return checked(PySlice_New(bounds[0].get(), bounds[1].get(), bounds[2].get()));
+}
+
+// Torch does not take numbers that data gives among the places of an index, and takes them as what they stand for: an
+// item along a dimension. False where nothing is left of the places.
+bool select_by_data(Capture& capture, PyRef& tensor, PyRef& places) {
+  const bool many = PyTuple_CheckExact(places.get());
+  PyRef rest = many ? checked(PySequence_List(places.get())) : checked(PyList_New(0));
+  if (!many) python::check(PyList_Append(rest.get(), places.get()) == 0);
+  auto is_place = [&](PyObject* item) { return PyLong_CheckExact(item) && capture.is_data_number(item); };
+  Py_ssize_t plain = 0;  // so many stand for one dimension each
+  while (plain < PyList_GET_SIZE(rest.get())) {
+    PyObject* item = PyList_GET_ITEM(rest.get(), plain);
+    if (!PyLong_CheckExact(item) && !PySlice_Check(item)) break;
+    ++plain;
+  }
+  bool any = false;
+  for (Py_ssize_t i = plain; i-- > 0;) {
+    PyRef item = PyRef::borrow(PyList_GET_ITEM(rest.get(), i));
+    if (!is_place(item.get())) continue;
+    static PyObject* select =
+        checked(PyObject_GetAttrString(
+                    checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "Tensor")).get(),
+                    "select"))
+            .release();
+    tensor =
+        capture.torch_call(select, "torch.Tensor.select",
+                           checked(PyTuple_Pack(3, tensor.get(), checked(PyLong_FromSsize_t(i)).get(), item.get())));
+    python::check(PyList_SetSlice(rest.get(), i, i + 1, nullptr) == 0);
+    any = true;
+  }
+  if (!any) return true;
+  places = checked(PyList_AsTuple(rest.get()));
+  return PyTuple_GET_SIZE(places.get()) > 0;
 }
 
 }  // namespace
@@ -63,6 +101,7 @@ bool is_true(Capture& capture, PyObject* value) {
       if (const std::optional<bool> known = known_truth(python::unpack(value))) return *known;
       capture.stop(BreakReason::DataDependent, "a tensor decides a branch");
     }
+    if (const std::optional<bool> answer = capture.truth_of_data(value)) return *answer;
     if (std::optional<bool> answer = capture.decide(operator_function("truth"), value, nullptr)) return *answer;
     capture.settle(value);
     PyTypeObject* type = Py_TYPE(value);
@@ -228,7 +267,9 @@ PyRef next_of(Capture& capture, PyObject* iterator) {
 PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
   if (capture.concrete) return checked(PyObject_GetItem(object, key));
   if (python::is_tensor(object)) {
-    PyRef place = with_known_bounds(key);
+    PyRef place = with_known_bounds(capture, key), part = PyRef::borrow(object);
+    if (!select_by_data(capture, part, place)) return part;
+    object = part.get();
     return capture.torch_call(operator_function("getitem"), "operator.getitem",
                               checked(PyTuple_Pack(2, object, place.get())));
   }
@@ -296,6 +337,7 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
   if (capture.concrete) return really();
   if (python::is_tensor(object)) {
     if (!value) return really();
+    const OnesLikeOthers ones;
     capture.torch_call(operator_function("setitem"), "operator.setitem", checked(PyTuple_Pack(3, object, key, value)));
     return;
   }

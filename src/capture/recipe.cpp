@@ -8,6 +8,7 @@
 #include "capture/callables.h"
 #include "capture/journal.h"
 #include "python/errors.h"
+#include "python/tensor_objects.h"
 
 namespace firesteel::capture {
 namespace {
@@ -69,6 +70,10 @@ PyRef Cook::make(int32_t index) {
       return loads_[recipe.index];
     case RecipeKind::Output:
       return outputs_[recipe.index];
+    case RecipeKind::Number: {
+      PyObject* output = outputs_[recipe.index].get();
+      return python::is_tensor(output) ? checked(PyObject_CallMethod(output, "item", nullptr)) : PyRef::borrow(output);
+    }
     default:
       if (!made_[index]) made_[index] = made_from(index, recipe);
       return made_[index];

@@ -38,7 +38,8 @@ using python::PyRef;
   X(Attribute, "attribute `object` of the part")                                 \
   X(Call, "what the method `object` of the part gives, without arguments")       \
   X(Stepped, "an iterator over the part, moved on by `index` items")             \
-  X(Reduced, "what a callable gives for a tuple of arguments, then its state")
+  X(Reduced, "what a callable gives for a tuple of arguments, then its state")   \
+  X(Number, "the number that tensor number `index` of the graph holds, or is")
 
 enum class RecipeKind : uint8_t {
 #define X(name, what) name,

@@ -77,6 +77,9 @@ int32_t RecipeMaker::of(PyObject* value) {
   if (auto found = known_.find(value); found != known_.end()) return found->second;
   if (python::is_tensor(value)) return tensor(value);
   if (is_tensor_text(value)) throw NoRecipe{PyRef::borrow(value), "the text of a tensor"};
+  if (capture_.is_data_number(value)) return data_number(value, capture_.data_result(value));
+  if (const std::optional<Relation> truth = capture_.open_relation(value))
+    return data_number(value, capture_.truth_result(*truth));
   if (const Source* source = capture_.number_source(value)) return load(source);
   if (PySlice_Check(value)) {
     auto* slice = reinterpret_cast<PySliceObject*>(value);
@@ -110,6 +113,14 @@ int32_t RecipeMaker::tensor(PyObject* value) {
     tensors_.push_back(PyRef::borrow(value));
   }
   return found->second;
+}
+
+int32_t RecipeMaker::data_number(PyObject* value, PyRef held) {
+  const int32_t made = add(RecipeKind::Number, nullptr, {}, static_cast<int64_t>(tensors_.size()));
+  tensors_.push_back(std::move(held));
+  known_[value] = made;
+  held_.push_back(PyRef::borrow(value));
+  return made;
 }
 
 // The array from outside itself, or a new one over the memory of the graph's tensor.

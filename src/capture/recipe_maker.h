@@ -32,6 +32,8 @@ class RecipeMaker {
   int32_t load(const Source* source);
   int32_t constant(PyObject* object) { return add(RecipeKind::Constant, object); }
   int32_t tensor(PyObject* value);
+  // A number that data gives; `held` is the tensor that holds it.
+  int32_t data_number(PyObject* value, PyRef held);
   int32_t array(PyObject* value);
   int32_t new_generator(PyObject* value);
   int32_t reduced(PyObject* value);

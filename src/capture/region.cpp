@@ -281,6 +281,7 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
       return result.release();
     }
     if (end == RunEnd::Raised) return told_of_raised(*segment, fall_back(function, values, BreakReason::Exception));
+    if (end != RunEnd::Unfit) return fall_back(function, values, reason_of(end));
     segment = nullptr;
   }
   if (segment && options_.fullgraph) return raise_break(*segment->broken), nullptr;

@@ -28,10 +28,35 @@ bool is_bound_to_class(const Node& node) {
   return self && PyType_Check(self);
 }
 
+// It runs no code of the user's.
+bool is_of_torch(const c10::OperatorHandle& op) {
+  const c10::OperatorName& name = op.operator_name();
+  return name.getNamespace() == "aten" ||
+         (name.getNamespace() == "firesteel" && name.name != "firesteel::opaque_backward");
+}
+
+Rerun without_errors(const Rerun& rerun) {
+  Rerun on_data;
+  on_data.allowed_on_data = rerun.allowed_on_data;
+  return on_data;
+}
+
+// Where data breaks what an ATen graph takes for granted, its forward alone has run, and none of the Python that was
+// traced.
+bool may_run_on_data(const Trace& trace, const Capture& capture, const BackendChoice& backend) {
+  if (!backend.runs_aten() || capture.calls_leaf || results_are_checked()) return false;
+  const auto& nodes = trace.joint.graph.nodes;
+  return std::all_of(nodes.begin(), nodes.end(), [](const auto& node) {
+    if (node->phase == Phase::Backward) return true;
+    return node->op.is_aten() && is_of_torch(*node->op.aten) && !op_facts(*node->op.aten).is_mutable;
+  });
+}
+
 }  // namespace
 
 Rerun rerun_of(const Trace& trace, const Capture& capture, const BackendChoice& backend) {
   Rerun rerun;
+  rerun.allowed_on_data = may_run_on_data(trace, capture, backend);
   if (backend.kind == Backend::Callable || capture.calls_leaf || capture.ran_opaque_python || results_are_checked() ||
       (!backend.runs_aten() && !trace.joint.graph.mutations.empty()))
     return rerun;
@@ -41,9 +66,9 @@ Rerun rerun_of(const Trace& trace, const Capture& capture, const BackendChoice& 
       std::any_of(called.begin(), called.end(), [](const auto& node) { return is_bound_to_class(*node); }))
     return rerun;
   for (const auto& node : trace.joint.graph.nodes) {
-    if (!node->op.is_aten() || node->op.aten->operator_name().getNamespace() != "aten") return {};
+    if (!node->op.is_aten() || !is_of_torch(*node->op.aten)) return without_errors(rerun);
     const OpFacts& facts = op_facts(*node->op.aten);
-    if (facts.is_mutable || (facts.is_random && node->outputs.empty())) return {};
+    if (facts.is_mutable || (facts.is_random && node->outputs.empty())) return without_errors(rerun);
     if (!facts.is_random) continue;
     at::Generator generator = generator_of(*node);
     if (std::find(rerun.generators.begin(), rerun.generators.end(), generator) == rerun.generators.end())

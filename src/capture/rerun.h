@@ -17,6 +17,7 @@ struct BackendChoice;
 struct Rerun {
   bool allowed = false;                   // an error of the graph leaves nothing behind
   std::vector<at::Generator> generators;  // but that numbers were drawn from these
+  bool allowed_on_data = false;           // where data breaks what it takes for granted; it sets generators back itself
 };
 
 // No code of the user's, and no writes, which an ATen graph does after all that may raise.

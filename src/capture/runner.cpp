@@ -2,11 +2,14 @@
 #include "capture/runner.h"
 
 #include <algorithm>
+#include <deque>
 #include <unordered_set>
 
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
+#include "aot/data_ops.h"
+#include "graph/data_symbols.h"
 #include "python/errors.h"
 #include "python/pytree.h"
 #include "python/tensor_objects.h"
@@ -45,6 +48,7 @@ struct Call {
   struct Result {
     std::vector<Py_ssize_t> way;
     int32_t slot;
+    const Type* expected = nullptr;  // where sizes depend on data, and the captured code may have gone by it
   };
   std::vector<Result> results;
   std::vector<int32_t> frees;
@@ -63,6 +67,7 @@ class EagerRunner final : public Runner {
  public:
   EagerRunner(const Graph& graph, std::vector<uint32_t> inputs, guards::Holdings& holdings)
       : inputs_(std::move(inputs)) {
+    const bool checks = has_data_symbols(graph);
     std::unordered_map<const Value*, int32_t> slots;
     for (const Input& input : graph.inputs) slots.emplace(input.value.get(), static_cast<int32_t>(slots.size()));
     for (const auto& node : graph.nodes) {
@@ -82,6 +87,8 @@ class EagerRunner final : public Runner {
         const auto slot = static_cast<int32_t>(slots.size());
         slots.emplace(node->outputs[i].get(), slot);
         call.results.push_back({recorded.results[i], slot});
+        if (checks && node->outputs[i]->type.is_tensor())
+          call.results.back().expected = &types_.emplace_back(node->outputs[i]->type);
       }
     }
     for (const Arg& output : graph.outputs) outputs_.push_back(slots.at(output.value));
@@ -147,6 +154,20 @@ class EagerRunner final : public Runner {
     }
   }
 
+  // The captured code went on for a result of so many dimensions.
+  static void check_sizes(const Call& call, const Type& expected, PyObject* result) {
+    const at::Tensor& tensor = python::unpack(result);
+    bool fits = tensor.dim() == static_cast<int64_t>(expected.sizes.size());
+    for (int64_t d = 0; fits && d < tensor.dim(); ++d)
+      fits = !expected.sizes[d].is_number() || expected.sizes[d].number() == tensor.size(d);
+    if (fits) return;
+    PyErr_Format(PyExc_RuntimeError,
+                 "the compiled code takes for granted that a result is %s, and for this data it is not\n  at %s\n"
+                 "  try: torch._check() to say what sizes there are, or drop fullgraph=True",
+                 expected.str().c_str(), call.source ? call.source->str().c_str() : "");
+    python::throw_python_error();
+  }
+
   static void execute(const Call& call, std::vector<PyRef>& slots) {
     c10::SmallVector<PyObject*, 8> raw{nullptr};
     std::vector<PyRef> made;
@@ -171,13 +192,16 @@ class EagerRunner final : public Runner {
                          static_cast<int>(call.source->line));
       python::throw_python_error();
     }
-    for (const Call::Result& wanted : call.results)
+    for (const Call::Result& wanted : call.results) {
       slots[wanted.slot] = wanted.way.empty() ? result : follow(result, wanted.way);
+      if (wanted.expected) check_sizes(call, *wanted.expected, slots[wanted.slot].get());
+    }
     for (int32_t slot : call.frees) slots[slot] = {};
   }
 
   std::vector<uint32_t> inputs_;
   std::vector<Call> calls_;
+  std::deque<Type> types_;       // that results are looked at for
   std::vector<PyObject*> pins_;  // held weakly, and needed until the run has ended
   std::unordered_set<PyObject*> known_;
   std::vector<int32_t> outputs_;
@@ -204,6 +228,8 @@ class AotRunner final : public Runner {
         at::AutoGradMode mode(c10::GradMode::is_enabled() || executable_.backward());
         results = executable_(inputs, captured);
       });
+    } catch (const DataMismatch&) {
+      throw;
     } catch (...) {
       python::set_python_error(std::current_exception());
       PyObject* type = PyErr_Occurred();

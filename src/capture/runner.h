@@ -44,6 +44,7 @@ class Runner {
  public:
   virtual ~Runner() = default;
   // `slots` are the guard program's values. False: the inputs do not fit after all, nothing has run.
+  // Throws DataMismatch where data breaks what the graph takes for granted: nothing has changed.
   virtual bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const = 0;
   virtual const Executable* executable() const { return nullptr; }  // the ATen graph's, where there is one
   // What each kernel gives beside what ATen gives.

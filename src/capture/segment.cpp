@@ -8,7 +8,9 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include "aot/data_ops.h"
 #include "base/progress.h"
+#include "capture/allowance.h"
 #include "capture/attempt.h"
 #include "capture/frame_hook.h"
 #include "capture/inference_mode.h"
@@ -257,6 +259,7 @@ long end_of_next(const Attempt& attempt, const Break& broken, const Capture::Cal
 }
 
 constexpr int kAttempts = 8;
+constexpr int kMadeUp = 64;  // attempts with other made-up sizes
 long g_forced = 0;
 
 }  // namespace
@@ -279,6 +282,8 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
   if (stop_at > 0) reason = Break{BreakReason::Control, "a break was forced for a test", {}, {}};
   bool locate_backward = false;
   std::vector<CachedCall> cached_calls;
+  DataHints data_hints;
+  int made_up = 0;
   const Oracle oracle;
   bool nests = follows_inner_breaks() && !whole;
   const KeepPlaces places(start.frames);
@@ -289,6 +294,9 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
     capture.cached_calls = &cached_calls;
     capture.whole_stretches = whole ? 1 : 0;
     capture.nests = nests;
+    capture.takes_data_numbers = whole || captured_data().numbers;
+    capture.takes_data_sizes = whole || captured_data().sizes;
+    capture.data_hints = &data_hints;
     std::optional<Break> broken;
     std::optional<Executable> executable;
     std::weak_ptr<const void> life;
@@ -317,6 +325,12 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
     }
     capture.journal.roll_back();
     places.restore();
+    // With other sizes made up the capture may get further.
+    if (std::exchange(data_hints.changed, false) && broken && !capture.interrupted && made_up < kMadeUp) {
+      ++made_up;
+      --tries;
+      continue;
+    }
     throw_interrupt(capture);
     if (broken && broken->is_error && !whole) throw_break(*broken);
     // An exception that leaves a function of one graph is the program's own: nothing has run yet.
@@ -429,6 +443,17 @@ void fill(FsFrame* frame, const FrameEnd& end, std::vector<PyRef>& locals, std::
 
 }  // namespace
 
+BreakReason reason_of(RunEnd end) {
+  switch (end) {
+    case RunEnd::Raised:
+      return BreakReason::Exception;
+    case RunEnd::Mismatch:
+      return BreakReason::DataDependent;
+    default:
+      return BreakReason::Unstable;
+  }
+}
+
 RunEnd run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, LiveFrames* frames,
                    PyRef& result, std::vector<MadeFrame>* made) {
   std::vector<PyRef> loads, outputs, pins;
@@ -441,6 +466,9 @@ RunEnd run_segment(const Segment& segment, PyObject* const* slots, PyThreadState
     RandomStart start(segment.rerun.generators);
     try {
       if (segment.runner && !segment.runner->run(slots, outputs)) return RunEnd::Unfit;
+    } catch (const DataMismatch& mismatch) {
+      if (segment.rerun.allowed_on_data) return RunEnd::Mismatch;
+      mismatch.raise();
     } catch (...) {
       if (!segment.rerun.allowed) throw;
       start.restore();

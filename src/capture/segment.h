@@ -101,9 +101,12 @@ struct MadeFrame {
 
 // Runs the graph, makes the values, applies the writes. Unfit: the inputs do not fit after all, and nothing has run.
 // Raised: the graph has raised, which left nothing behind: the code itself raises the same where it belongs, handlers
-// and all. A Return's value is put into `result`; a Break's values go into the frames, and those of new ones into
-// `made`. `frames` and `made` may be null where the segment is a Return.
-enum class RunEnd : uint8_t { Done, Unfit, Raised };
+// and all. Mismatch: data breaks what the graph takes for granted, and nothing has changed. A Return's value is put
+// into `result`; a Break's values go into the frames, and those of new ones into `made`. `frames` and `made` may be
+// null where the segment is a Return.
+enum class RunEnd : uint8_t { Done, Unfit, Raised, Mismatch };
+// Why the code runs as it is after a run that was not Done.
+BreakReason reason_of(RunEnd end);
 RunEnd run_segment(const Segment& segment, PyObject* const* slots, PyThreadState* state, LiveFrames* frames,
                    PyRef& result, std::vector<MadeFrame>* made);
 

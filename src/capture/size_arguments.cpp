@@ -90,14 +90,22 @@ bool Capture::holds_symbol(PyObject* value) const {
 
 void Capture::settle_operands(const std::string& name, PyObject* args, PyObject* kwargs) {
   if (!open_numbers_ || takes_sizes(name)) return;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) settle(PyTuple_GET_ITEM(args, i));
+  // One that data gives cannot be settled: torch gets it as a size, and may well take it.
+  auto settle_known = [&](PyObject* value) {
+    if (!is_data_number(value) || !numbers_.at(value).dim) settle(value);
+  };
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) settle_known(PyTuple_GET_ITEM(args, i));
   Py_ssize_t position = 0;
   PyObject* value = nullptr;
-  while (kwargs && PyDict_Next(kwargs, &position, nullptr, &value)) settle(value);
+  while (kwargs && PyDict_Next(kwargs, &position, nullptr, &value)) settle_known(value);
 }
 
 PyRef Capture::symbol_leaf(PyObject* number) {
-  const Source* source = numbers_.at(number).source;
+  const Number& known = numbers_.at(number);
+  return known.from_data ? leaf_of(*known.dim) : source_leaf(known.source);
+}
+
+PyRef Capture::source_leaf(const Source* source) {
   auto found = symbol_leaves_.find(source);
   if (found != symbol_leaves_.end()) return found->second;
   PyRef leaf = python::wrap(at::empty({}, at::TensorOptions().device(at::kMeta)));

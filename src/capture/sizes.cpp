@@ -10,6 +10,7 @@
 #include "aot/recorder.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
+#include "graph/data_symbols.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -75,6 +76,8 @@ std::optional<Relation> as_relation(PyObject* function, const Dim& a, const std:
   return std::nullopt;
 }
 
+}  // namespace
+
 PyObject* function_of(DimOp op) {
   switch (op) {
     case DimOp::Add:
@@ -94,8 +97,6 @@ PyObject* function_of(DimOp op) {
   }
   return nullptr;
 }
-
-}  // namespace
 
 void Capture::expect_size(const Source* tensor, DynamicDim dim) {
   std::vector<DynamicDim>& dims = dynamic_[tensor];
@@ -160,6 +161,7 @@ const Source* Capture::source_of_dim(const Dim& dim) {
 
 PyRef Capture::size_number(const Dim& dim) {
   const Dim simple = trace_symbols()->simplify(dim);
+  if (mentions_data(simple)) return data_size(simple);
   const int64_t hint = trace_symbols()->hint(simple);
   PyRef value = checked(PyLong_FromLongLong(hint));
   if (simple.is_number()) return value;
@@ -189,7 +191,7 @@ std::optional<PyRef> Capture::compute_size(PyObject* function, PyObject* first, 
   return size_number(*made);
 }
 
-std::optional<bool> Capture::decide_size(PyObject* function, PyObject* first, PyObject* second) {
+std::optional<Relation> Capture::size_relation(PyObject* function, PyObject* first, PyObject* second) {
   auto is_size = [&](PyObject* number) { return number && is_open_number(number) && numbers_.at(number).dim; };
   if (!is_size(first) && !is_size(second)) return std::nullopt;
   const std::optional<Dim> a = dim_of_number(first), b = second ? dim_of_number(second) : std::nullopt;
@@ -198,7 +200,15 @@ std::optional<bool> Capture::decide_size(PyObject* function, PyObject* first, Py
   if (!relation) return std::nullopt;
   if (!is_size(first)) settle(first);
   if (second && !is_size(second)) settle(second);
-  return trace_symbols()->decide(*relation);
+  return relation;
+}
+
+std::optional<bool> Capture::decide_size(PyObject* function, PyObject* first, PyObject* second) {
+  const std::optional<Relation> relation = size_relation(function, first, second);
+  if (!relation) return std::nullopt;
+  if (!mentions_data(*relation)) return trace_symbols()->decide(*relation);
+  if (const std::optional<bool> known = trace_symbols()->known(*relation)) return known;
+  stop_at_data(fmt::format("a branch on `{}`", relation->str()));
 }
 
 std::optional<bool> Capture::same_sizes(PyObject* a, PyObject* b) {
@@ -230,9 +240,10 @@ void Capture::note_sizes(const Trace& trace) {
   refuse_settled_sizes(trace);
   for (const SymbolOrigin& symbol : trace.symbols) size_hints.push_back(symbol.hint);
   auto sizes = std::make_shared<guards::SizeGuard>();
-  sizes->symbols = trace.symbols;
   sizes->conditions = trace.shape_guards;
   for (const SymbolOrigin& symbol : trace.symbols) {
+    if (symbol.from_data()) continue;
+    sizes->symbols.push_back(symbol);
     const auto at = static_cast<size_t>(symbol.argument);
     sizes->symbol_sources.push_back(symbol.dim >= 0 ? input_sources.at(at) : number_sources.at(at - arguments.size()));
   }

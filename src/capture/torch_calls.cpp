@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <ATen/SequenceNumber.h>
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include "aot/fake_tensor.h"
@@ -155,6 +156,8 @@ Tree Capture::without_open_numbers(Tree tree) const {
 
 void Capture::record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
                      const RecordOptions& options) {
+  // What the call takes for granted is looked at before it: its results may be others.
+  if (runs_python_again) record_conditions(/*all=*/false);
   const std::optional<Flat>& flat_result = options.flat_result;
   auto call = std::make_unique<TorchCall>();
   std::vector<std::pair<PyRef, std::vector<Py_ssize_t>>> found;
@@ -193,6 +196,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
     const at::Tensor& made = python::unpack(tensor.get());
     if (!is_traced_tensor(made)) stop(BreakReason::Origin, fmt::format("a tensor that `{}` gives", name));
     values_[made.unsafeGetTensorImpl()] = node->add_output(type_with_grad(made));
+    note_data_sizes(tensor);
     held_.push_back(std::move(tensor));
     call->results.push_back(std::move(way));
   }
@@ -200,6 +204,32 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   call->kwargs = std::move(named.tree);
   node->op.callee = python::share_across_threads(std::move(*call));
   if (marks_calls) call_marks.push_back({at::sequence_number::peek(), clock, break_here(BreakReason::Trace, name)});
+}
+
+PyRef Capture::record_number(PyObject* callable, const std::string& name, const PyRef& args, ValueKind kind) {
+  auto call = std::make_unique<TorchCall>();
+  call->callable = PyRef::borrow(callable);
+  Flat positional = flatten(*this, args.get(), name, false);
+  Flat named = flatten(*this, python::checked(PyDict_New()).get(), name, false);
+  std::vector<Value*> leaves;
+  for (const PyRef& leaf : positional.leaves) leaves.push_back(value_of(leaf.get()));
+  Node* node = graph.add_node(Op{std::nullopt, name, nullptr});
+  size_t next = 0;
+  for (const Tree& child : positional.tree.children) node->args.push_back(arg_of(child, leaves, next));
+  node->source = python::user_source();
+  tell_story(*node, {});
+  PyRef leaf;
+  if (kind != ValueKind::None) {
+    node->returns.push_back({});
+    leaf = python::wrap(at::empty({}, at::TensorOptions().device(at::kMeta)));
+    values_[python::unpack(leaf.get()).unsafeGetTensorImpl()] = node->add_output(Type::scalar(kind));
+    call->results.emplace_back();
+    held_.push_back(leaf);
+  }
+  call->args = std::move(positional.tree);
+  call->kwargs = std::move(named.tree);
+  node->op.callee = python::share_across_threads(std::move(*call));
+  return leaf;
 }
 
 void Capture::tell_story(const Node& node, const RecordOptions& options) {
@@ -239,7 +269,7 @@ PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyR
   settle_deep(given.get());
   settle_deep(named.get());
   PyRef result;
-  {
+  try {
     Journal::Hidden hidden(journal);
     Suspended suspended(*this);
     if (with_number && is_number(PyTuple_GET_ITEM(args.get(), 0)) && !name.ends_with("sub")) {
@@ -249,6 +279,9 @@ PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyR
     } else {
       result = python::checked(PyObject_Call(callable, given.get(), named.get()));
     }
+  } catch (...) {
+    stop_for_made_up_sizes(name);
+    throw;
   }
   result = adopt_sizes(std::move(result));
   record(callable, name, recorded_args.get(), recorded_kwargs.get(), result.get());

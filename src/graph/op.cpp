@@ -26,6 +26,7 @@ constexpr auto kSideEffects = std::to_array<std::string_view>({
     "aten::seed",
     "aten::sym_constrain_range",
     "aten::sym_constrain_range_for_size",
+    "firesteel::divisor",
 });
 
 // Whole namespaces that talk to other processes or to the profiler.

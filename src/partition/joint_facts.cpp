@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/data_symbols.h"
 #include "partition/layout.h"
 
 namespace firesteel {
@@ -122,7 +123,8 @@ void JointFacts::find_memory() {
     }
     const OpRecord& record = found->second;
     facts.op_class = record.op_class;
-    facts.pure = record.pure;
+    // What finds out a symbol is needed by all that mention it.
+    facts.pure = record.pure && (node.phase == Phase::Backward || data_symbols_of(node).empty());
 
     int32_t output = facts.first_output;
     bool all_alias = !node.outputs.empty();

@@ -1,6 +1,7 @@
 // Calls a traced graph as eager would call the function: autograd, writes to inputs and views included.
 #include "runtime/executable.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -11,7 +12,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "aot/data_ops.h"
+#include "aot/random_states.h"
 #include "base/error.h"
+#include "graph/data_symbols.h"
 #include "runtime/backward_node.h"
 
 namespace firesteel {
@@ -44,6 +48,10 @@ struct Executable::State {
     at::Tensor constant;
   };
   std::vector<Origin> origins;
+  // Where a run reads numbers from data: what it must find to hold, and what it draws random numbers from.
+  bool reads_data = false;
+  std::vector<at::Generator> generators;
+  std::optional<RelationProgram> data_conditions;
 
   State(Trace traced, Partitioned partitioned, bool with_backward, bool with_gradients, NativeCode native, bool freeze)
       : trace(std::move(traced)),
@@ -52,6 +60,7 @@ struct Executable::State {
         signature(trace, with_gradients),
         forward(parts.forward, native, freeze && !with_backward) {
     find_origins();
+    plan_data();
     const Graph& graph = trace.joint.graph;
     if (!has_backward) return;
     std::vector<Type> tangents;
@@ -59,6 +68,53 @@ struct Executable::State {
       if (input.role == InputRole::Tangent) tangents.push_back(input.value->type);
     }
     backward = std::make_shared<BackwardPlan>(graph.name + "_backward", parts.backward, native, std::move(tangents));
+  }
+
+  void plan_data() {
+    reads_data = std::any_of(parts.forward.nodes.begin(), parts.forward.nodes.end(), [](const auto& node) {
+      return !data_symbols_of(*node).empty() || node->op.str() == "firesteel.divisor";
+    });
+    if (!reads_data) return;
+    for (const auto& node : parts.forward.nodes) {
+      if (!node->op.aten || !op_facts(*node->op.aten).is_random) continue;
+      std::vector<c10::IValue> constants;
+      for (const Arg& arg : node->args) constants.push_back(arg.constant);
+      const bool makes = !node->outputs.empty() && node->outputs[0]->type.is_tensor();
+      const at::Generator used =
+          generator_for(constants, makes ? node->outputs[0]->type.device : c10::Device(at::kCPU));
+      if (std::find(generators.begin(), generators.end(), used) == generators.end()) generators.push_back(used);
+    }
+    std::vector<Relation> relations;
+    std::vector<std::string> names;
+    for (const ShapeGuard& guard : trace.data_conditions) relations.push_back(guard.relation);
+    for (const SymbolOrigin& symbol : trace.symbols) names.push_back(symbol.name);
+    if (!relations.empty()) data_conditions.emplace(relations, names);
+  }
+
+  // A run whose data breaks what the graph takes for granted, or that fails, has not happened: the program as it is
+  // gives the right result, or the right error.
+  std::vector<at::Tensor> run_on_data(const std::vector<at::Tensor>& inputs, SymbolValues& symbols) const {
+    std::vector<at::Tensor> before;
+    for (const at::Generator& generator : generators) before.push_back(state_of(generator));
+    auto draw_back = [&] {
+      for (size_t i = 0; i < generators.size(); ++i) {
+        at::Generator same = generators[i];
+        std::lock_guard lock(same.mutex());
+        same.set_state(before[i]);
+      }
+    };
+    try {
+      std::vector<at::Tensor> outputs = forward.aten().run(inputs, symbols, &symbols);
+      const int failed = data_conditions ? data_conditions->run(symbols.data()) : -1;
+      if (failed < 0) return outputs;
+      throw DataMismatch(fmt::format("`{}` holds", trace.data_conditions[failed].relation.str()));
+    } catch (const DataMismatch&) {
+      draw_back();
+      throw;
+    } catch (const std::exception& error) {
+      draw_back();
+      throw DataMismatch(error.what(), std::current_exception());
+    }
   }
 
   void find_origins() {
@@ -245,7 +301,7 @@ std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments
     ~Lent() { state.give_back(inputs, captured); }
   } lent{*state_, captured, state_->forward_inputs(arguments, captured)};
   const std::vector<at::Tensor>& inputs = lent.inputs;
-  const SymbolValues symbols = state_->signature.symbols(arguments);
+  SymbolValues symbols = state_->signature.symbols(arguments);
   std::vector<at::Tensor> outputs;
   if (is_tracing()) {
     // Inside another trace: the operators are recorded there, one by one, and differentiated there if they are here.
@@ -254,7 +310,7 @@ std::vector<at::Tensor> Executable::run(const std::vector<at::Tensor>& arguments
   } else {
     {
       BelowAutograd below;
-      outputs = state_->forward.run(inputs, symbols);
+      outputs = state_->reads_data ? state_->run_on_data(inputs, symbols) : state_->forward.run(inputs, symbols);
     }
     for (int32_t made : state_->trace.made_leaves) {
       // The same memory may be given as a plain tensor as well.
@@ -292,6 +348,7 @@ const Graph& Executable::forward() const { return state_->parts.forward; }
 const Graph* Executable::backward() const { return state_->has_backward ? &state_->parts.backward : nullptr; }
 std::vector<GraphWithInputs> Executable::parts_for(const std::vector<at::Tensor>& inputs,
                                                    std::vector<at::Tensor>& captured) const {
+  if (state_->reads_data) return {};  // its sizes are known to a run alone
   BelowAutograd below;
   const SymbolValues symbols = state_->signature.symbols(inputs);
   std::vector<GraphWithInputs> parts;
@@ -321,10 +378,13 @@ std::vector<RunPlan> Executable::run_plans() const {
 std::vector<std::string> Executable::conditions() const {
   std::vector<std::string> lines;
   for (const SymbolOrigin& symbol : state_->trace.symbols) {
+    if (symbol.from_data()) continue;
     lines.push_back(symbol.most == INT64_MAX ? fmt::format("{} <= {}", symbol.least, symbol.name)
                                              : fmt::format("{} <= {} <= {}", symbol.least, symbol.name, symbol.most));
   }
-  for (const ShapeGuard& guard : state_->trace.shape_guards) {
+  std::vector<ShapeGuard> guards = state_->trace.shape_guards;
+  guards.insert(guards.end(), state_->trace.data_conditions.begin(), state_->trace.data_conditions.end());
+  for (const ShapeGuard& guard : guards) {
     lines.push_back(guard.source ? fmt::format("{}  # {}", guard.relation.str(), guard.source->str())
                                  : guard.relation.str());
   }

@@ -104,6 +104,8 @@ void Program::add_call(const Node& node, size_t number) {
     instruction.results.push_back(output->type.is_tensor() ? slot_for(output.get()) : kNoSlot);
     if (check_shapes_) instruction.expected.push_back(output->type);
   }
+  // A backward is given what the forward has found out.
+  if (node.phase == Phase::Forward) instruction.finds = data_symbols_of(node);
   instructions_.push_back(std::move(instruction));
   ++each_run_.aten_ops;
   if (node.op.aten->operator_name().name.starts_with("mkldnn::_linear")) ++each_run_.onednn_matmuls;
@@ -177,6 +179,7 @@ void Program::finish(const Graph& graph) {
   }
   slot_count_ = slot_of_.size();
   slot_of_.clear();
+  plan_data_sizes();
   if (!dims_.empty()) sizes_.emplace(dims_);
   dims_.clear();
   std::erase_if(loop_dims_, [](const Dim& dim) { return dim.is_number(); });
@@ -227,6 +230,39 @@ Program::Program(const Graph& graph, std::span<const FusedGroup> groups) : check
   for (const FusedGroup& group : groups) all.push_back(&group);
   add_fused(graph, all);
   finish(graph);
+}
+
+// Sizes that follow from what an instruction finds out have their value after it, all others from the start.
+void Program::plan_data_sizes() {
+  std::unordered_map<size_t, size_t> found_by;
+  for (size_t i = 0; i < instructions_.size(); ++i) {
+    for (const DataSymbol& symbol : instructions_[i].finds) found_by[symbol.symbol] = i;
+  }
+  if (found_by.empty()) return;
+  data_dims_ = dims_;
+  for (size_t place = 0; place < dims_.size(); ++place) {
+    std::optional<size_t> after;
+    for (const std::string& name : symbol_names(std::span(&dims_[place], 1))) {
+      const auto found = found_by.find(symbol_number(name));
+      if (name.starts_with('u') && found != found_by.end()) after = std::max(after.value_or(0), found->second);
+    }
+    if (!after) continue;
+    instructions_[*after].tells.push_back(static_cast<int32_t>(place));
+    dims_[place] = Dim(0);
+  }
+}
+
+void Program::find_symbols(const Instruction& instruction, const torch::jit::Stack& results, Run& run) const {
+  if (run.found.empty()) run.found.assign(run.symbols.begin(), run.symbols.end());
+  for (const DataSymbol& symbol : instruction.finds) {
+    const c10::IValue& value = results.at(symbol.result);
+    FS_REQUIRE(!value.isSymInt(), DataDependentError, "a number that data gives is asked for while a trace runs");
+    if (run.found.size() <= symbol.symbol) run.found.resize(symbol.symbol + 1);
+    run.found[symbol.symbol] = symbol.dim < 0 ? value.toScalar().toLong() : value.toTensor().size(symbol.dim);
+  }
+  run.symbols = run.found;
+  for (int32_t place : instruction.tells)
+    run.sizes[place] = sizes_of(std::span(&data_dims_[place], 1), run.symbols).front();
 }
 
 // Walks backwards: the first use met of a slot is its last.
@@ -294,7 +330,7 @@ void Program::execute_kernel(const Instruction& instruction, std::vector<at::Ten
 }
 
 void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack,
-                      const Run& run) const {
+                      Run& run) const {
   if (instruction.kernel) return execute_kernel(instruction, slots, run);
   for (const Argument& argument : instruction.arguments) {
     switch (argument.kind) {
@@ -336,6 +372,8 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
     }
   }
   instruction.op->callBoxed(stack);
+  if (!instruction.finds.empty()) [[unlikely]]
+    find_symbols(instruction, stack, run);
   size_t result = 0;
   for (size_t r = 0; r < instruction.returns.size(); ++r) {
     c10::IValue& value = stack[r];
@@ -389,20 +427,23 @@ bool Program::fits(std::span<const int64_t> symbols) const {
          });
 }
 
-std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols) const {
+std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols,
+                                     std::vector<int64_t>* found) const {
   FS_CHECK(inputs.size() == input_count_, "the graph takes {} inputs and got {}", input_count_, inputs.size());
   const std::vector<const void*> shared = shared_storages(inputs);
   std::vector<at::Tensor> slots = std::move(inputs);
   slots.resize(slot_count_);
   torch::jit::Stack stack;
   stack.reserve(32);
-  const Run run{shared, symbols, sizes_ ? sizes_->run(symbols) : std::vector<int64_t>()};
+  Run run{shared, symbols, sizes_ ? sizes_->run(symbols) : std::vector<int64_t>(), {}};
+  if (found) run.found.assign(symbols.begin(), symbols.end());
   if (is_watched()) [[unlikely]] {
     run_watched(slots, stack, run);
   } else {
     for (const Instruction& instruction : instructions_) execute(instruction, slots, stack, run);
   }
   count_run(each_run_);
+  if (found) *found = std::move(run.found);
   std::vector<at::Tensor> results;
   results.reserve(outputs_.size());
   for (const Output& output : outputs_) {

@@ -3,6 +3,7 @@
 
 #include "fuse/fusion.h"
 #include "fuse/in_place.h"
+#include "graph/data_symbols.h"
 #include "graph/graph.h"
 #include "runtime/kernel_call.h"
 #include "runtime/run_costs.h"
@@ -30,7 +31,9 @@ class FIRESTEEL_API Program {
   // Inputs in the graph's order. Results in the order of the graph's outputs; undefined where an output is None.
   // Runs in whatever autograd and autocast state the caller has set.
   // `symbols`: the values of the sizes that the graph leaves open.
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols = {}) const;
+  // `found`: where the values of all symbols go, with those that the run has found out (graph/data_symbols.h).
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::span<const int64_t> symbols = {},
+                              std::vector<int64_t>* found = nullptr) const;
 
   // Whether its kernels can run for these sizes: none has a loop without steps, or of more than fit 31 bits.
   bool fits(std::span<const int64_t> symbols) const;
@@ -65,6 +68,8 @@ class FIRESTEEL_API Program {
     std::vector<Overwrite>
         overwrites;                 // results that a kernel writes over arguments, where the call's memory allows it
     std::vector<Overwrite> reuses;  // the same for arguments that the graph made, at their last use
+    std::vector<DataSymbol> finds;  // symbols that it finds out,
+    std::vector<int32_t> tells;     // and the sizes that have a value from then on
   };
   struct Output {
     int32_t slot = kNoSlot;
@@ -86,11 +91,14 @@ class FIRESTEEL_API Program {
     std::span<const void* const> shared;  // memory that more than one input lies in, sorted
     std::span<const int64_t> symbols;
     std::vector<int64_t> sizes;  // of all arguments that symbols give
+    std::vector<int64_t> found;  // all symbols, where the run finds some out; `symbols` is this
   };
   void execute(const Instruction& instruction, std::vector<at::Tensor>& slots, torch::jit::Stack& stack,
-               const Run& run) const;
-  void run_watched(std::vector<at::Tensor>& slots, torch::jit::Stack& stack, const Run& run) const;
-  void run_measured(size_t index, std::vector<at::Tensor>& slots, torch::jit::Stack& stack, const Run& run) const;
+               Run& run) const;
+  void run_watched(std::vector<at::Tensor>& slots, torch::jit::Stack& stack, Run& run) const;
+  void run_measured(size_t index, std::vector<at::Tensor>& slots, torch::jit::Stack& stack, Run& run) const;
+  void plan_data_sizes();
+  void find_symbols(const Instruction& instruction, const torch::jit::Stack& results, Run& run) const;
   static void check_layout(const Instruction& instruction, size_t result, const at::Tensor& tensor, const Run& run);
   static void execute_kernel(const Instruction& instruction, std::vector<at::Tensor>& slots, const Run& run);
   std::vector<const void*> shared_storages(const std::vector<at::Tensor>& inputs) const;
@@ -103,6 +111,7 @@ class FIRESTEEL_API Program {
   std::vector<Dim> loop_dims_;       // while being built
   std::optional<DimProgram> loops_;  // of kernels for open sizes, and how long their rows are
   size_t loop_count_ = 0;
+  std::vector<Dim> data_dims_;  // of all sizes, where the run finds some out
   std::vector<Instruction> instructions_;
   std::vector<std::shared_ptr<KernelCall>> kernels_;  // one a group, until their code is there
   std::vector<Output> outputs_;

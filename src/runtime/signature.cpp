@@ -153,6 +153,10 @@ std::optional<SymbolValues> Signature::find_symbols(const Tensors& inputs) const
   SymbolValues values;
   values.reserve(symbols_.size());
   for (const SymbolOrigin& symbol : symbols_) {
+    if (symbol.from_data()) {  // a run finds it out
+      values.push_back(0);
+      continue;
+    }
     const auto at = static_cast<size_t>(symbol.argument);
     if (at >= inputs.size() || !inputs[at].defined()) return std::nullopt;
     const at::Tensor& input = inputs[at];
@@ -176,6 +180,7 @@ SymbolValues Signature::symbols(const Tensors& inputs) const {
 
 bool Signature::sizes_fit(const SymbolValues& symbols) const {
   for (size_t i = 0; i < symbols_.size(); ++i) {
+    if (symbols_[i].from_data()) continue;
     if (symbols[i] < symbols_[i].least || symbols[i] > symbols_[i].most) return false;
   }
   return !guards_ || guards_->run(symbols.data()) < 0;
@@ -184,7 +189,7 @@ bool Signature::sizes_fit(const SymbolValues& symbols) const {
 std::string Signature::size_mismatch(const SymbolValues& symbols) const {
   for (size_t i = 0; i < symbols_.size(); ++i) {
     const SymbolOrigin& symbol = symbols_[i];
-    if (symbols[i] >= symbol.least && symbols[i] <= symbol.most) continue;
+    if (symbol.from_data() || (symbols[i] >= symbol.least && symbols[i] <= symbol.most)) continue;
     return fmt::format("dimension {} of input {} is {}, which the graph does not serve: it takes sizes from {}{}",
                        symbol.dim, symbol.argument, symbols[i], symbol.least,
                        symbol.most == INT64_MAX ? " on" : fmt::format(" to {}", symbol.most));

@@ -11,6 +11,7 @@
 #include "fuse/loss_parts.h"
 #include "fuse/matmul_choice.h"
 #include "fuse/table_gradients.h"
+#include "graph/data_symbols.h"
 #include "runtime/frozen_weights.h"
 
 namespace firesteel {
@@ -49,7 +50,8 @@ struct TieredProgram::Frozen {
 };
 
 TieredProgram::TieredProgram(const Graph& graph, NativeCode native, bool freeze) : aten_(graph) {
-  if (native == NativeCode::None || !can_compile_kernels()) return;
+  // Sizes that the run finds out are ATen's.
+  if (native == NativeCode::None || !can_compile_kernels() || has_data_symbols(graph)) return;
   const bool open = has_symbols(graph);
   Graph chosen = graph.clone();
   bool changed = false;

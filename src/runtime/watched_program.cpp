@@ -19,7 +19,7 @@ uint64_t bytes_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-void Program::run_watched(std::vector<at::Tensor>& slots, torch::jit::Stack& stack, const Run& run) const {
+void Program::run_watched(std::vector<at::Tensor>& slots, torch::jit::Stack& stack, Run& run) const {
   const bool measures = is_profiling();
   for (size_t i = 0; i < instructions_.size(); ++i) {
     const WatchedRun shown(instructions_[i].name);
@@ -31,8 +31,7 @@ void Program::run_watched(std::vector<at::Tensor>& slots, torch::jit::Stack& sta
   }
 }
 
-void Program::run_measured(size_t index, std::vector<at::Tensor>& slots, torch::jit::Stack& stack,
-                           const Run& run) const {
+void Program::run_measured(size_t index, std::vector<at::Tensor>& slots, torch::jit::Stack& stack, Run& run) const {
   using Clock = std::chrono::steady_clock;
   const Instruction& instruction = instructions_[index];
   RunCost cost;

@@ -2,33 +2,28 @@
 #include "shapes/open_sizes.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.h"
+#include "graph/data_symbols.h"
 
 namespace firesteel {
 namespace {
 
-size_t number_of(std::string_view symbol) {
-  size_t number = SIZE_MAX;
-  if (symbol.size() > 1) std::from_chars(symbol.data() + 1, symbol.data() + symbol.size(), number);
-  FS_CHECK(number != SIZE_MAX, "`{}` is no symbol of a trace", symbol);
-  return number;
-}
-
-void count_symbols(const Dim& dim, size_t& count) {
+void collect_symbols(const Dim& dim, std::vector<std::string>& names) {
   if (dim.is_number()) return;
   if (dim.expr()->op == DimOp::Symbol) {
-    count = std::max(count, number_of(dim.expr()->name) + 1);
+    const size_t number = symbol_number(dim.expr()->name);
+    while (names.size() <= number) names.push_back("s" + std::to_string(names.size()));
+    names[number] = dim.expr()->name;
   } else {
-    count_symbols(dim.expr()->lhs, count);
-    count_symbols(dim.expr()->rhs, count);
+    collect_symbols(dim.expr()->lhs, names);
+    collect_symbols(dim.expr()->rhs, names);
   }
 }
 
 int64_t value_of(const Dim& dim, std::span<const int64_t> symbols) {
   const auto value = dim.evaluate([&](std::string_view name) -> std::optional<int64_t> {
-    const size_t number = number_of(name);
+    const size_t number = symbol_number(name);
     return number < symbols.size() ? std::optional(symbols[number]) : std::nullopt;
   });
   FS_REQUIRE(value, InputMismatchError, "the size `{}`, which follows from the inputs' sizes, has no value", dim.str());
@@ -77,10 +72,8 @@ bool is_symbolic(const Type& type) {
 }  // namespace
 
 std::vector<std::string> symbol_names(std::span<const Dim> dims) {
-  size_t count = 0;
-  for (const Dim& dim : dims) count_symbols(dim, count);
   std::vector<std::string> names;
-  for (size_t i = 0; i < count; ++i) names.push_back("s" + std::to_string(i));
+  for (const Dim& dim : dims) collect_symbols(dim, names);
   return names;
 }
 

@@ -30,7 +30,7 @@ class FIRESTEEL_API OpenSizes {
   size_t count_;
 };
 
-// `s0`, `s1` … as far as these expressions go.
+// `s0`, `s1`, `u2` … as far as these expressions go.
 std::vector<std::string> symbol_names(std::span<const Dim> dims);
 
 // The same for once.

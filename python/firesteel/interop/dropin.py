@@ -44,6 +44,7 @@ def uninstall():
     _C._set_compile_watcher(None)
     _C._set_array_rules(None)
     _C._fix_numbers(False, False)
+    _C._capture_data(False, False)
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
     while _changes:

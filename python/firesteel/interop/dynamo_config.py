@@ -30,4 +30,7 @@ def _allowance(function, compiled, why):
         raise exc.RecompileError(f"`{function}` is compiled again, and error_on_recompile forbids it\n  why: {why}")
     _C._follow_inner_breaks(bool(value("nested_graph_breaks", False)))
     _C._fix_numbers(bool(value("specialize_int", False)), bool(value("specialize_float", False)))
+    _C._capture_data(
+        bool(value("capture_scalar_outputs", False)), bool(value("capture_dynamic_output_shape_ops", False))
+    )
     return value("recompile_limit", 0) or 0, bool(value("fail_on_recompile_limit_hit", False))

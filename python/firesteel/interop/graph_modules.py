@@ -82,7 +82,7 @@ class Builder:
     def call(self, function, args, kwargs, ways, types, source):
         """Adds a call; gives the node of each tensor in its result, `ways` leading there and `types` describing it."""
         node = self._call_node(function, args, kwargs)
-        values = [self._example(*described) for described in types]
+        values = [self._example(*described) if described else None for described in types]
         trace = _stack_trace(source)
         made = {(): node}
         nodes = [self._walk(made, way, trace) for way in ways]

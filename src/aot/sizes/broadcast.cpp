@@ -8,6 +8,8 @@ std::optional<std::vector<Dim>> broadcast(SizeCall& call, std::vector<Dim> a, co
   if (a.size() < b.size()) a.insert(a.begin(), b.size() - a.size(), Dim(1));
   for (size_t i = 0; i < b.size(); ++i) {
     Dim& size = a[a.size() - b.size() + i];
+    // A one goes along with all, be that one too or not.
+    if (size == Dim(1)) size = b[i];
     if (size == b[i] || call.decide(Relation::eq(b[i], 1))) continue;
     const bool is_one = call.decide(Relation::eq(size, 1));
     if (!is_one && !call.decide(Relation::eq(size, b[i]))) return std::nullopt;

@@ -47,6 +47,11 @@ bool vector(SizeCall& call) {
   return true;
 }
 
+bool no_sizes(SizeCall& call) {
+  call.give({});
+  return true;
+}
+
 bool as_given(SizeCall& call) {
   call.give_view({call.sizes(0), call.dims(1), 0});
   return true;
@@ -98,6 +103,7 @@ constexpr SizeRuleEntry kRules[] = {
     {"aten::arange", arange_to},
     {"aten::arange.start", arange_from},
     {"aten::arange.start_step", arange_by},
+    {"aten::scalar_tensor", no_sizes},
     {"aten::eye", square},
     {"aten::eye.m", rectangle},
     {"firesteel::laid_out", as_given},

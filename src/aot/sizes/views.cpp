@@ -125,7 +125,7 @@ bool expand(SizeCall& call) {
     if (old == sizes[d] || !call.decide(Relation::eq(old, 1))) {
       if (!call.equal(old, sizes[d])) return false;
       if (is_new) strides[d] = d + 1 < static_cast<int64_t>(sizes.size()) ? sizes[d + 1] * strides[d + 1] : Dim(1);
-    } else if (!call.decide(Relation::eq(sizes[d], 1))) {
+    } else if (!call.symbols.is_one(sizes[d])) {
       strides[d] = 0;
     }
   }

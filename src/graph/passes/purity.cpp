@@ -1,6 +1,8 @@
 // Purity of single calls.
 #include "graph/passes/purity.h"
 
+#include "graph/data_symbols.h"
+
 namespace firesteel {
 namespace {
 
@@ -38,7 +40,8 @@ bool writes(const Node& node) {
 }
 
 bool is_pure(const Node& node) {
-  if (!node.op.is_aten()) return false;
+  // What finds out a symbol is needed by all that mention it.
+  if (!node.op.is_aten() || !data_symbols_of(node).empty()) return false;
   const OpFacts& facts = op_facts(*node.op.aten);
   // A write that the schema hides and this call does not make leaves the call pure.
   return facts.is_pure || (facts.is_mutable && !facts.is_random && !writes(node));
