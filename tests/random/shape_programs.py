@@ -77,11 +77,40 @@ STEPS = {
         ("{v}.transpose(0, 1).contiguous()", 2),
     ],
 }
+# What they give depends on data. Whole graphs hold these.
+DATA_STEPS = {
+    1: [
+        ("{v}[{v} > 0]", 1),
+        ("{v}.masked_select({v} < 0.5) * 2", 1),
+        ("{v}.nonzero().flatten()", 1),
+        ("torch.unique(({v} * 2).detach().round())", 1),
+        ("{v} * ({v} > 0).sum().item()", 1),
+        ("{v}[:({v} > 0).sum()]", 1),
+        ("{v}[int(({v} > 0).sum()):]", 1),
+        ("torch.ones(({v} > 0).sum().item(), {k})", 2),
+        ("{v}.repeat_interleave(torch.arange({v}.shape[0]) % {k})", 1),
+        ("torch.cat([{v}[{v} > 0], {v}[{v} <= 0]])", 1),
+        ("{v} + {v}.detach().sum().item()", 1),
+        ("{v}.index_put((({v} > 0),), torch.tensor(0.5))", 1),
+    ],
+    2: [
+        ("{v}[{v} > 0]", 1),
+        ("{v}[{v}.sum(1) > 0]", 2),
+        ("{v}[:, {v}.sum(0) > 0]", 2),
+        ("{v}[torch.where({v}.sum(1) > 0)[0]]", 2),
+        ("{v}.argwhere()", 2),
+        ("{v}[:({v} > 0).sum() // {k}]", 2),
+        ("{v} * ({v}[0] > 0).sum().item()", 2),
+        ("torch.unique({v}.detach().sign(), dim=0)", 2),
+        ("{v}[{v}.sum(1) > 0].t() @ {v}[{v}.sum(1) > 0]", 2),
+    ],
+}
 TESTS = ["{v}.shape[0] > {k}", "{v}.numel() % {k} == 0", "{v}.shape[0] == {v}.shape[-1]", "len({v}) < 2 * {k}",
          "{v}.shape[0] + {k} >= 8", "{v}.shape[0]"]  # fmt: skip
 NUMBERS = ["{v}.shape[0]", "{v}.numel() - {k}", "{v}.size(-1) // {k}", "max({v}.shape[0], {k})",
            "({v}.shape[0] + 1) * {k}", "tuple({v}.shape)",
            "{v}.shape[0] % {k}", "{v}.dim()", "{v}.is_contiguous()"]  # fmt: skip
+LARGE = [(1009, 2), (3, 1021), (2048, 1)]
 SIZES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16, 31, 64]
 
 
@@ -90,6 +119,7 @@ class Program:
     lines: tuple
     sizes: tuple  # of the calls, in their order
     dynamic: bool | None
+    whole: bool = False  # as one graph
 
     def text(self):
         return "def program(x, y):\n" + "".join(f"    {line}\n" for line in self.lines)
@@ -98,11 +128,13 @@ class Program:
 @st.composite
 def programs(draw):
     tensors = {"x": 2, "y": 1}
+    data = draw(st.booleans())
     lines, results = [], []
 
     def step():
         name = draw(st.sampled_from(sorted(tensors)))
-        text, rank = draw(st.sampled_from(STEPS[tensors[name]]))
+        among = DATA_STEPS if data and draw(st.booleans()) else STEPS
+        text, rank = draw(st.sampled_from(among[tensors[name]]))
         return text.format(v=name, k=draw(st.integers(2, 4))), rank
 
     for i in range(draw(st.integers(2, 5))):
@@ -122,5 +154,7 @@ def programs(draw):
             tensors[f"v{i}"] = rank
             results.append(f"v{i}")
     lines.append(f"return {', '.join([*results, 'x'])},")
-    sizes = draw(st.lists(st.tuples(st.sampled_from(SIZES), st.sampled_from(SIZES)), min_size=4, max_size=7))
-    return Program(tuple(lines), tuple(sizes), draw(st.sampled_from([None, None, True])))
+    pairs = st.one_of(st.tuples(st.sampled_from(SIZES), st.sampled_from(SIZES)), st.sampled_from(LARGE))
+    sizes = draw(st.lists(pairs, min_size=4, max_size=7))
+    whole = data and draw(st.integers(0, 3)) > 0
+    return Program(tuple(lines), tuple(sizes), draw(st.sampled_from([None, None, True])), whole)
