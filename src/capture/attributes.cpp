@@ -9,6 +9,7 @@
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/function_attributes.h"
 #include "capture/mapping_proxies.h"
 #include "python/constants.h"
 #include "python/errors.h"
@@ -331,45 +332,6 @@ PyRef instance_attribute(Capture& capture, PyObject* object, PyObject* name) {
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();
   PyErr_Clear();
   return fallback_attribute(capture, object, name);
-}
-
-PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
-  const std::string_view text = python::text_of(name);
-  auto* function = reinterpret_cast<PyFunctionObject*>(object);
-  constexpr std::pair<std::string_view, AccessKind> kTexts[] = {{"__name__", AccessKind::FunctionName},
-                                                                {"__qualname__", AccessKind::FunctionQualname},
-                                                                {"__module__", AccessKind::FunctionModule},
-                                                                {"__doc__", AccessKind::FunctionDoc}};
-  for (const auto& [word, kind] : kTexts) {
-    if (text != word) continue;
-    PyRef value = checked(PyObject_GetAttr(object, name));
-    const Source* source = capture.is_made(object) ? nullptr : capture.source_of(object);
-    return source ? capture.admit_value(value.get(), capture.sources.step(source, kind)) : value;
-  }
-  if (text == "__code__")
-    return capture.admit(function->func_code, capture.sources.pinned(function->func_code, "__code__"));
-  if (text == "__globals__") {
-    if (!capture.source_of(function->func_globals))
-      capture.remember(function->func_globals, capture.sources.pinned(function->func_globals, ""));
-    return PyRef::borrow(function->func_globals);
-  }
-  if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
-  if (text == "__get__" || text == "__call__") return checked(PyObject_GetAttr(object, name));
-  if (is_one_of(text,
-                {"__defaults__", "__kwdefaults__", "__closure__", "__annotations__", "__dict__", "__type_params__"})) {
-    if (capture.is_made(object)) return checked(PyObject_GetAttr(object, name));
-    capture.stop(BreakReason::Attribute, spelled(object, name));
-  }
-  PyObject* dict = guards::instance_dict(object);
-  PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
-  const Source* source = capture.source_of(object);
-  const Source* in = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
-  if (value) return in ? capture.read_key(dict, in, name, value) : capture.adopt(PyRef::borrow(value));
-  if (dict)
-    capture.guard_absent(dict, in, name);
-  else if (in)
-    capture.add_guard({GuardKind::Absent, in, PyRef::borrow(name)});
-  return {};
 }
 
 }  // namespace

@@ -20,7 +20,9 @@ from differences import DIFFERENCES, UNSTEADY
 
 HERE = Path(__file__).parent
 QUICK = ["test_dict", "test_augassign", "test_scope", "test_with", "test_generators"]
-DOCTESTS = ["test_unpack_ex", "test_listcomps", "test_setcomps", "test_genexps", "test_extcall"]
+DOCTESTS = ["test_unpack_ex", "test_setcomps", "test_genexps", "test_extcall"]
+if sys.version_info < (3, 12):
+    DOCTESTS.append("test_listcomps")
 FILES = [
     "test_grammar", "test_dict", "test_list", "test_set", "test_tuple", "test_generators", "test_exceptions",
     "test_with", "test_class", "test_descr", "test_functools", "test_itertools", "test_unpack", "test_unpack_ex",

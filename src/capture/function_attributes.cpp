@@ -1,0 +1,65 @@
+// Texts of a function are read under guards, its parts where it was made inside, all else from its dict.
+#include "capture/function_attributes.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "python/constants.h"
+#include "python/errors.h"
+
+namespace firesteel::capture {
+namespace {
+
+using guards::AccessKind;
+using guards::GuardKind;
+using guards::Source;
+using python::checked;
+
+bool is_part(std::string_view text) {
+  constexpr std::string_view kParts[] = {"__defaults__",    "__kwdefaults__", "__closure__",
+                                         "__annotations__", "__dict__",       "__type_params__"};
+  return std::find(std::begin(kParts), std::end(kParts), text) != std::end(kParts);
+}
+
+}  // namespace
+
+PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
+  const std::string_view text = python::text_of(name);
+  auto* function = reinterpret_cast<PyFunctionObject*>(object);
+  constexpr std::pair<std::string_view, AccessKind> kTexts[] = {{"__name__", AccessKind::FunctionName},
+                                                                {"__qualname__", AccessKind::FunctionQualname},
+                                                                {"__module__", AccessKind::FunctionModule},
+                                                                {"__doc__", AccessKind::FunctionDoc}};
+  for (const auto& [word, kind] : kTexts) {
+    if (text != word) continue;
+    PyRef value = checked(PyObject_GetAttr(object, name));
+    const Source* source = capture.is_made(object) ? nullptr : capture.source_of(object);
+    return source ? capture.admit_value(value.get(), capture.sources.step(source, kind)) : value;
+  }
+  if (text == "__code__")
+    return capture.admit(function->func_code, capture.sources.pinned(function->func_code, "__code__"));
+  if (text == "__globals__") {
+    if (!capture.source_of(function->func_globals))
+      capture.remember(function->func_globals, capture.sources.pinned(function->func_globals, ""));
+    return PyRef::borrow(function->func_globals);
+  }
+  if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  if (text == "__get__" || text == "__call__") return checked(PyObject_GetAttr(object, name));
+  if (is_part(text)) {
+    if (capture.is_made(object)) return checked(PyObject_GetAttr(object, name));
+    capture.stop(BreakReason::Attribute, fmt::format("`.{}` of a function", text));
+  }
+  PyObject* dict = guards::instance_dict(object);
+  PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
+  const Source* source = capture.source_of(object);
+  const Source* in = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
+  if (value) return in ? capture.read_key(dict, in, name, value) : capture.adopt(PyRef::borrow(value));
+  if (dict)
+    capture.guard_absent(dict, in, name);
+  else if (in)
+    capture.add_guard({GuardKind::Absent, in, PyRef::borrow(name)});
+  return {};
+}
+
+}  // namespace firesteel::capture
