@@ -17,8 +17,8 @@ using guards::Source;
 using python::checked;
 
 bool is_part(std::string_view text) {
-  constexpr std::string_view kParts[] = {"__defaults__",    "__kwdefaults__", "__closure__",
-                                         "__annotations__", "__dict__",       "__type_params__"};
+  constexpr std::string_view kParts[] = {"__defaults__", "__kwdefaults__", "__closure__", "__annotations__",
+                                         "__dict__"};
   return std::find(std::begin(kParts), std::end(kParts), text) != std::end(kParts);
 }
 
@@ -50,6 +50,14 @@ PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
     if (capture.is_made(object)) return checked(PyObject_GetAttr(object, name));
     capture.stop(BreakReason::Attribute, fmt::format("`.{}` of a function", text));
   }
+#if PY_VERSION_HEX >= 0x030C0000
+  if (text == "__type_params__") {
+    // They come with the code; functools.wraps() reads them of every function.
+    PyRef value = checked(PyObject_GetAttr(object, name));
+    if (capture.is_made(object) || PyTuple_GET_SIZE(value.get()) == 0) return value;
+    capture.stop(BreakReason::Attribute, fmt::format("`.{}` of a function", text));
+  }
+#endif
   PyObject* dict = guards::instance_dict(object);
   PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
   const Source* source = capture.source_of(object);

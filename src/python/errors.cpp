@@ -69,8 +69,11 @@ std::string in_user_words(std::string message) {
 void set_error(const Error& error) {
   // The tracer raises a failure again that the function has swallowed; its text still belongs to the first place.
   thread_local std::string last_message, last_shown;
-  if (shows_user_line(error) && (!inside_trace() || last_message != error.what())) {
+  thread_local uint64_t last_trace = 0;
+  const bool is_same = inside_trace() && last_trace == trace_number() && last_message == error.what();
+  if (shows_user_line(error) && !is_same) {
     ErrorAside aside;
+    last_trace = trace_number();
     last_shown = in_user_words(with_user_line(error.what()));
     last_message = error.what();
   }

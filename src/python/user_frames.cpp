@@ -37,6 +37,7 @@ std::vector<std::string>& library_folders() {
 
 // The frame that called firesteel.trace on this thread; only compared, never read.
 thread_local PyFrameObject* t_trace_caller = nullptr;
+thread_local uint64_t t_trace_number = 0;
 
 thread_local OwnSources* t_own_sources = nullptr;
 
@@ -88,6 +89,7 @@ bool is_library(std::string_view path) {
 }
 
 bool inside_trace() { return t_trace_caller != nullptr; }
+uint64_t trace_number() { return t_trace_number; }
 
 void set_library_folders(std::vector<std::string> folders) { library_folders() = std::move(folders); }
 
@@ -95,6 +97,7 @@ SourceScope::SourceScope() : outer_caller_(t_trace_caller) {
   ++cache().scopes;
   PyRef caller = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
   t_trace_caller = reinterpret_cast<PyFrameObject*>(caller.get());
+  ++t_trace_number;
 }
 
 SourceScope::~SourceScope() {

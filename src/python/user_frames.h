@@ -64,6 +64,8 @@ bool is_library(std::string_view path);
 
 // True while firesteel.trace runs on this thread.
 bool inside_trace();
+// Which trace of this thread that is: another one for each, those inside it included.
+uint64_t trace_number();
 
 // The user's frames of this thread, innermost first, at most `limit`. The GIL is held.
 std::vector<UserLine> user_lines(size_t limit);

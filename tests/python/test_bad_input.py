@@ -430,3 +430,27 @@ def test_convolutions_that_cannot_be(function, options):
     with pytest.raises(RuntimeError) as caught:
         firesteel.compile(lambda x, weight: function(x, weight, **options), backend="aot_eager")(x, weight)
     assert str(caught.value) == str(expected.value)
+
+
+def test_each_error_names_its_own_line():
+    """The same mistake in two functions: each error shows the line of its own."""
+
+    class Pair:
+        pass
+
+    opaque = firesteel.nonstrict_trace(lambda pair: torch.ones(3))
+
+    def first(x):
+        return opaque(Pair()) + x
+
+    def second(x):
+        return opaque(Pair()) * x
+
+    for function, line in (
+        (first, "opaque(Pair()) + x"),
+        (second, "opaque(Pair()) * x"),
+        (first, "opaque(Pair()) + x"),
+    ):
+        with pytest.raises(firesteel.TraceError) as met:
+            firesteel.compile(function)(torch.ones(3))
+        assert line in str(met.value)
