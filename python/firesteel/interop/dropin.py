@@ -43,6 +43,7 @@ def uninstall():
     _C._set_capture_listener(None)
     _C._set_compile_watcher(None)
     _C._set_array_rules(None)
+    _C._follow_inner_breaks(True)
     _C._fix_numbers(False, False)
     _C._capture_data(False, False)
     if _finder in sys.meta_path:

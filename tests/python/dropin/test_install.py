@@ -84,6 +84,7 @@ def test_names_imported_before_are_routed_too(tmp_path):
     assert firesteel.counters()["breaks"] == {"FS-GRAPH-BREAK": 1, "FS-DISABLED": 1}, firesteel.counters()
     firesteel.uninstall()
     firesteel.uninstall()
+    assert firesteel._C._follow_inner_breaks(True) is True  # as before
     plain = compile(lambda x: x + 1, backend="eager")
     assert not by_firesteel(plain)
     assert torch.equal(plain(x), x + 1)
