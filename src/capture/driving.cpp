@@ -163,7 +163,8 @@ std::optional<PyObject*> Region::run_piece(PyThreadState* state, LiveFrames& fra
   const RunEnd end = run_segment(segment, slots.data(), state, &frames, progress.result, &progress.made);
   if (end == RunEnd::Raised) {
     const std::shared_ptr<Segment> raised = progress.segment;  // the code may drop it
-    return told_of_raised(*raised, run_on(state, frame, BreakReason::Exception));
+    const PyCodeObject* code = frames.size() == 1 ? fs_frame_code(frame) : nullptr;
+    return told_of_raised(*raised, code, run_on(state, frame, BreakReason::Exception));
   }
   if (end != RunEnd::Done) return run_on(state, frame, reason_of(end));
   const bool returns = segment.kind == SegmentKind::Return;

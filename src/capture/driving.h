@@ -22,8 +22,10 @@ class RegionScope {
 struct Segment;
 
 // The graph of a segment has raised, and the code itself gave `result`: where it has not raised, that is worth a
-// warning, once a graph. Gives the result, or null where warnings are errors.
-PyObject* told_of_raised(const Segment& segment, PyObject* result);
+// warning, once a graph. Gives the result, or null where warnings are errors. `code`: that of the frame, or null where
+// the error may come later, in a frame below. Code with handlers may have met the error, and data may be other than a
+// graph can take: neither is worth one.
+PyObject* told_of_raised(const Segment& segment, const PyCodeObject* code, PyObject* result);
 
 // Ends the frame with the C++ exception at hand as its Python error.
 PyObject* finish_with_error(PyThreadState* state, FsFrame* frame);

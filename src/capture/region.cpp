@@ -15,6 +15,7 @@
 #include "capture/frame_hook.h"
 #include "capture/marks.h"
 #include "capture/stance.h"
+#include "python/c_stack.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/user_frames.h"
@@ -89,8 +90,10 @@ constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | 
 
 }  // namespace
 
-PyObject* told_of_raised(const Segment& segment, PyObject* result) {
-  if (!result || std::exchange(segment.warned_of_raised, true)) return result;
+PyObject* told_of_raised(const Segment& segment, const PyCodeObject* code, PyObject* result) {
+  const bool of_data = segment.raised.find("the compiled code takes for granted") != std::string::npos;
+  if (!result || !code || PyBytes_GET_SIZE(code->co_exceptiontable) != 0 || of_data) return result;
+  if (std::exchange(segment.warned_of_raised, true)) return result;
   PyRef held = PyRef::steal(result);
   const std::string text = fmt::format(
       "a graph of `{}` has raised an error, and its code, which ran again eagerly, has ended without one\n{}\n"
@@ -280,7 +283,8 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
       ++counters().hits;
       return result.release();
     }
-    if (end == RunEnd::Raised) return told_of_raised(*segment, fall_back(function, values, BreakReason::Exception));
+    if (end == RunEnd::Raised)
+      return told_of_raised(*segment, code, fall_back(function, values, BreakReason::Exception));
     if (end != RunEnd::Unfit) return fall_back(function, values, reason_of(end));
     segment = nullptr;
   }
@@ -309,6 +313,11 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
 // Takes the frame of this call: captures it where no piece is known, and runs it in pieces.
 PyObject* Region::run_hooked(PyObject* function, const CallValues& values, std::shared_ptr<Segment> first,
                              Slots& slots) {
+  // Pieces that call each other nest on the C stack, which a deep recursion of the program's own does not need.
+  if (python::c_stack_is_low()) {
+    if (!options_.fullgraph) return fall_back(function, values, BreakReason::Depth);
+    return raise_break({BreakReason::Depth, "the C stack allows", first_line(function), {}}), nullptr;
+  }
   bool taken = false;
   FrameTaker taker = [&](PyThreadState* state, FsFrame* frame) -> PyObject* {
     if (!fs_frame_is_fresh(state, frame)) {

@@ -185,22 +185,14 @@ def raised(function, *args):
     return result, [str(it.message) for it in met if "has raised an error" in str(it.message)]
 
 
-def test_code_that_catches_what_its_graph_raises_is_told_of_once():
+def test_code_that_catches_what_its_graph_raises_is_right():
     compiled = firesteel.compile(table_or_zeros, backend="aot_eager")
     table, bad = torch.randn(4, 2), torch.tensor([7])
-    _, said = raised(compiled, table, torch.tensor([1]))
-    assert said == []
+    assert raised(compiled, table, torch.tensor([1]))[1] == []
     result, said = raised(compiled, table, bad)
     torch.testing.assert_close(result, torch.zeros(1))
-    (text,) = said
-    at = line(table_or_zeros, 0)
-    assert "a graph of `table_or_zeros` has raised an error, and its code, which ran again eagerly, has ended" in text
-    assert f"{THIS}:{at}  def table_or_zeros(table, index):" in text
-    assert "  reason: IndexError: index out of range in self [FS-EXCEPTION]" in text
-    assert "FIRESTEEL_CHECK=1" in text
-    assert "`firesteel minify`" in text
-    assert raised(compiled, table, bad)[1] == []
-    assert firesteel.counters()["fallbacks"] == {"FS-EXCEPTION": 2}
+    assert said == []
+    assert firesteel.counters()["fallbacks"] == {"FS-EXCEPTION": 1}
 
 
 def test_code_that_raises_too_is_not():
