@@ -67,6 +67,6 @@ const c10::OperatorHandle& set_generator_state_op();
 const c10::OperatorHandle& get_generator_state_op();
 
 // The generator an operator with these arguments draws from.
-FIRESTEEL_API at::Generator generator_for(c10::ArrayRef<c10::IValue> args, c10::Device device);
+at::Generator generator_for(c10::ArrayRef<c10::IValue> args, c10::Device device);
 
 }  // namespace firesteel

@@ -162,9 +162,9 @@ std::optional<PyObject*> Region::run_piece(PyThreadState* state, LiveFrames& fra
   }
   const RunEnd end = run_segment(segment, slots.data(), state, &frames, progress.result, &progress.made);
   if (end == RunEnd::Raised) {
-    const std::shared_ptr<Segment> raised = progress.segment;  // the code may drop it
-    const PyCodeObject* code = frames.size() == 1 ? fs_frame_code(frame) : nullptr;
-    return told_of_raised(*raised, code, run_on(state, frame, BreakReason::Exception));
+    const std::shared_ptr<Segment> raised = progress.segment;                          // the code may drop it
+    const bool may_be_met = frames.size() != 1 || has_handlers(fs_frame_code(frame));  // which may be gone afterwards
+    return told_of_raised(*raised, may_be_met, run_on(state, frame, BreakReason::Exception));
   }
   if (end != RunEnd::Done) return run_on(state, frame, reason_of(end));
   const bool returns = segment.kind == SegmentKind::Return;

@@ -22,10 +22,12 @@ class RegionScope {
 struct Segment;
 
 // The graph of a segment has raised, and the code itself gave `result`: where it has not raised, that is worth a
-// warning, once a graph. Gives the result, or null where warnings are errors. `code`: that of the frame, or null where
-// the error may come later, in a frame below. Code with handlers may have met the error, and data may be other than a
-// graph can take: neither is worth one.
-PyObject* told_of_raised(const Segment& segment, const PyCodeObject* code, PyObject* result);
+// warning, once a graph. Gives the result, or null where warnings are errors. `may_be_met`: the code has
+// handlers that may have caught the error, or the error may come later, in a frame below; neither is worth one, nor is
+// data other than a graph can take.
+PyObject* told_of_raised(const Segment& segment, bool may_be_met, PyObject* result);
+// The code has handlers.
+bool has_handlers(const PyCodeObject* code);
 
 // Ends the frame with the C++ exception at hand as its Python error.
 PyObject* finish_with_error(PyThreadState* state, FsFrame* frame);

@@ -90,9 +90,11 @@ constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | 
 
 }  // namespace
 
-PyObject* told_of_raised(const Segment& segment, const PyCodeObject* code, PyObject* result) {
+bool has_handlers(const PyCodeObject* code) { return PyBytes_GET_SIZE(code->co_exceptiontable) != 0; }
+
+PyObject* told_of_raised(const Segment& segment, bool may_be_met, PyObject* result) {
   const bool of_data = segment.raised.find("the compiled code takes for granted") != std::string::npos;
-  if (!result || !code || PyBytes_GET_SIZE(code->co_exceptiontable) != 0 || of_data) return result;
+  if (!result || may_be_met || of_data) return result;
   if (std::exchange(segment.warned_of_raised, true)) return result;
   PyRef held = PyRef::steal(result);
   const std::string text = fmt::format(
@@ -283,8 +285,10 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
       ++counters().hits;
       return result.release();
     }
-    if (end == RunEnd::Raised)
-      return told_of_raised(*segment, code, fall_back(function, values, BreakReason::Exception));
+    if (end == RunEnd::Raised) {
+      const bool may_be_met = has_handlers(code);  // which the call may drop
+      return told_of_raised(*segment, may_be_met, fall_back(function, values, BreakReason::Exception));
+    }
     if (end != RunEnd::Unfit) return fall_back(function, values, reason_of(end));
     segment = nullptr;
   }

@@ -1,23 +1,14 @@
-// What a graph may leave behind, and generators as they were.
+// What a graph may leave behind.
 #include "capture/rerun.h"
 
 #include <algorithm>
-#include <mutex>
 
-#include "aot/random_states.h"
+#include "aot/random_start.h"
 #include "capture/capture.h"
 #include "capture/runner.h"
 
 namespace firesteel::capture {
 namespace {
-
-at::Generator generator_of(const Node& node) {
-  std::vector<c10::IValue> constants;
-  for (const Arg& arg : node.args) {
-    if (arg.kind == Arg::Kind::Const) constants.push_back(arg.constant);
-  }
-  return generator_for(constants, node.outputs.at(0)->type.device);
-}
 
 // A call that runs code of the user's: `apply` of a torch.autograd.Function is bound to its class.
 bool is_bound_to_class(const Node& node) {
@@ -69,28 +60,10 @@ Rerun rerun_of(const Trace& trace, const Capture& capture, const BackendChoice& 
     if (!node->op.is_aten() || !is_of_torch(*node->op.aten)) return without_errors(rerun);
     const OpFacts& facts = op_facts(*node->op.aten);
     if (facts.is_mutable || (facts.is_random && node->outputs.empty())) return without_errors(rerun);
-    if (!facts.is_random) continue;
-    at::Generator generator = generator_of(*node);
-    if (std::find(rerun.generators.begin(), rerun.generators.end(), generator) == rerun.generators.end())
-      rerun.generators.push_back(std::move(generator));
+    if (facts.is_random) add_generator_of(*node, rerun.generators);
   }
   rerun.allowed = true;
   return rerun;
-}
-
-RandomStart::RandomStart(const std::vector<at::Generator>& generators) {
-  for (at::Generator generator : generators) {  // NOLINT(performance-for-range-copy): its mutex is not const
-    std::lock_guard lock(generator.mutex());
-    starts_.push_back({generator, generator.clone()});
-  }
-}
-
-void RandomStart::restore() {
-  for (Start& start : starts_) {
-    const at::Tensor state = start.copy.get_state();
-    std::lock_guard lock(start.generator.mutex());
-    start.generator.set_state(state);
-  }
 }
 
 }  // namespace firesteel::capture

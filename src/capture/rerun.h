@@ -23,17 +23,4 @@ struct Rerun {
 // No code of the user's, and no writes, which an ATen graph does after all that may raise.
 Rerun rerun_of(const Trace& trace, const Capture& capture, const BackendChoice& backend);
 
-// Where generators stand when a graph starts.
-class RandomStart {
- public:
-  explicit RandomStart(const std::vector<at::Generator>& generators);
-  void restore();
-
- private:
-  struct Start {
-    at::Generator generator, copy;
-  };
-  std::vector<Start> starts_;
-};
-
 }  // namespace firesteel::capture

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "aot/data_ops.h"
+#include "aot/random_start.h"
 #include "capture/segment.h"
 #include "python/errors.h"
 #include "runtime/watched_runs.h"

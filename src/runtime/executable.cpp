@@ -13,7 +13,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "aot/data_ops.h"
-#include "aot/random_states.h"
+#include "aot/random_start.h"
 #include "base/error.h"
 #include "graph/data_symbols.h"
 #include "runtime/backward_node.h"
@@ -76,13 +76,7 @@ struct Executable::State {
     });
     if (!reads_data) return;
     for (const auto& node : parts.forward.nodes) {
-      if (!node->op.aten || !op_facts(*node->op.aten).is_random) continue;
-      std::vector<c10::IValue> constants;
-      for (const Arg& arg : node->args) constants.push_back(arg.constant);
-      const bool makes = !node->outputs.empty() && node->outputs[0]->type.is_tensor();
-      const at::Generator used =
-          generator_for(constants, makes ? node->outputs[0]->type.device : c10::Device(at::kCPU));
-      if (std::find(generators.begin(), generators.end(), used) == generators.end()) generators.push_back(used);
+      if (node->op.aten && op_facts(*node->op.aten).is_random) add_generator_of(*node, generators);
     }
     std::vector<Relation> relations;
     std::vector<std::string> names;
@@ -94,25 +88,17 @@ struct Executable::State {
   // A run whose data breaks what the graph takes for granted, or that fails, has not happened: the program as it is
   // gives the right result, or the right error.
   std::vector<at::Tensor> run_on_data(const std::vector<at::Tensor>& inputs, SymbolValues& symbols) const {
-    std::vector<at::Tensor> before;
-    for (const at::Generator& generator : generators) before.push_back(state_of(generator));
-    auto draw_back = [&] {
-      for (size_t i = 0; i < generators.size(); ++i) {
-        at::Generator same = generators[i];
-        std::lock_guard lock(same.mutex());
-        same.set_state(before[i]);
-      }
-    };
+    RandomStart start(generators);
     try {
       std::vector<at::Tensor> outputs = forward.aten().run(inputs, symbols, &symbols);
       const int failed = data_conditions ? data_conditions->run(symbols.data()) : -1;
       if (failed < 0) return outputs;
       throw DataMismatch(fmt::format("`{}` holds", trace.data_conditions[failed].relation.str()));
     } catch (const DataMismatch&) {
-      draw_back();
+      start.restore();
       throw;
     } catch (const std::exception& error) {
-      draw_back();
+      start.restore();
       throw DataMismatch(error.what(), std::current_exception());
     }
   }
