@@ -85,7 +85,10 @@ PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name
     }
     if (!value) return wrapped_module_attribute(capture, module, name);
   }
-  if (!value) return {};
+  if (!value) {
+    capture.guard_absent(dict, module_variables(capture, module), name);
+    return {};
+  }
   return capture.admit(value, capture.sources.item(module_variables(capture, module), name));
 }
 
@@ -269,9 +272,11 @@ PyRef nn_module_attribute(Capture& capture, PyObject* dict, const Source* dict_s
 
 // `super().forward`: the first class after this one, in the order of the object's own class, that defines the name.
 PyRef super_attribute(Capture& capture, PyObject* object, PyObject* name) {
-  PyRef after = checked(PyObject_GetAttrString(object, "__thisclass__"));
-  PyRef self = checked(PyObject_GetAttrString(object, "__self__"));
-  PyRef self_class = checked(PyObject_GetAttrString(object, "__self_class__"));
+  const auto [after, self, self_class] = parts_of_super(object);
+  if (!PyType_Check(self_class.get())) {  // bound to no object
+    if (capture.source_of(object)) capture.stop(BreakReason::Attribute, spelled(object, name));
+    return checked(PyObject_GetAttr(object, name));
+  }
   const bool of_class = PyType_Check(self.get()) && self.get() == self_class.get();
   PyObject* order = as_type(self_class.get())->tp_mro;
   bool passed = false;
@@ -315,6 +320,10 @@ PyRef instance_attribute(Capture& capture, PyObject* object, PyObject* name) {
   static PyObject* getattribute = interned("__getattribute__").release();
   PyObject* reader = _PyType_Lookup(type, getattribute);
   if (!PyFunction_Check(reader)) {
+    // A C class that finds attributes in a way of its own: `super` and its subclasses.
+    static PyObject* plain = _PyType_Lookup(&PyBaseObject_Type, getattribute);
+    if (reader != plain && type->tp_getattro != PyObject_GenericGetAttr)
+      capture.stop(BreakReason::Attribute, spelled(object, name));
     PyRef value = generic_attribute(capture, object, name);
     return value ? value : fallback_attribute(capture, object, name);
   }
@@ -358,6 +367,11 @@ PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name) {
   capture.stop(BreakReason::Attribute, spelled(object, name));
 }
 
+SuperParts parts_of_super(PyObject* object) {
+  auto part = [&](const char* name) { return checked(PyObject_GenericGetAttr(object, interned(name).get())); };
+  return {part("__thisclass__"), part("__self__"), part("__self_class__")};
+}
+
 bool is_python_class(PyTypeObject* type) {
   if (is_c_class(type)) return false;
   // All classes made by a class statement are taken down by one function of CPython's.
@@ -371,7 +385,7 @@ bool is_python_class(PyTypeObject* type) {
     return base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyList_Type || base == &PyTuple_Type ||
            base == &PySet_Type || base == &PyFrozenSet_Type || base == &PyODict_Type || base == &PyLong_Type ||
            base == &PyFloat_Type || base == &PyUnicode_Type || PyExceptionClass_Check(base) ||
-           std::string_view(base->tp_name).starts_with("collections.");
+           std::string_view(base->tp_name) == "collections.defaultdict";
   }
   return false;
 }

@@ -4,9 +4,12 @@
 #include <array>
 #include <unordered_map>
 
+#include <fmt/format.h>
+
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/iterables.h"
+#include "capture/mapping_proxies.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -112,7 +115,8 @@ PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
   for (const PyRef& value : args.values) capture.settle(value.get());
   const Caller* row = caller(callable);
   for (size_t i = 0; i < args.values.size(); ++i) {
-    if (is_gone_through(args, row, i) && is_iterable(args[i])) args.values[i] = get_iterator(capture, args[i]);
+    if (is_gone_through(args, row, i) && (is_iterable(args[i]) || capture.source_of(args[i])))
+      args.values[i] = get_iterator(capture, args[i]);
   }
   if (row) {
     if (row->position < args.positional()) args.values[row->position] = followed(args[row->position]);
@@ -127,7 +131,7 @@ PyRef of_items(Capture& capture, PyObject* callable, CallArgs& args) {
   if (single && callable == reinterpret_cast<PyObject*>(&PyTuple_Type) && PyTuple_CheckExact(args[0]))
     return args.values[0];
   for (size_t i = 0; i < args.positional(); ++i) {
-    if (single && (is_iterable(args[i]) || is_python_class(Py_TYPE(args[i]))))
+    if (single && (is_iterable(args[i]) || is_python_class(Py_TYPE(args[i])) || capture.source_of(args[i])))
       args.values[i] = items_of(capture, args[i]);
   }
   return result_of(capture, args.call(callable));
@@ -177,6 +181,9 @@ PyRef reverse(Capture& capture, PyObject* callable, CallArgs& args) {
   if (PyObject* dict = fs_view_dict(args[0])) {
     capture.consult(dict);
   } else if (!is_sequence(args[0]) && !PyRange_Check(args[0]) && !PyDict_Check(args[0])) {
+    const bool known = is_python_class(Py_TYPE(args[0])) || is_guardable_constant(args[0]) || PyTuple_Check(args[0]);
+    if (!known && capture.source_of(args[0]))
+      capture.stop(BreakReason::Value, fmt::format("a {} is iterated", Py_TYPE(args[0])->tp_name));
     if (PyRef method = special_method(capture, args[0], "__reversed__")) return call(capture, method.get(), {});
     watch_operator(capture, args[0], "getitem");
     watch_operator(capture, args[0], "len");
@@ -187,6 +194,7 @@ PyRef reverse(Capture& capture, PyObject* callable, CallArgs& args) {
 
 PyRef make_dict(Capture& capture, PyObject* callable, CallArgs& args) {
   for (size_t i = 0; i < args.positional(); ++i) {
+    if (PyRef shown = dict_behind(capture, args[i])) args.values[i] = std::move(shown);
     if (PyDict_Check(args[i])) {
       capture.consult(args[i]);
     } else if (is_iterable(args[i])) {

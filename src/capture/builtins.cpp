@@ -113,8 +113,11 @@ PyRef length(Capture& capture, PyObject* callable, CallArgs& args) {
 PyRef is_instance(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() == 2) {
     capture.consult_deep(args[1]);
-    if (const Source* source = capture.source_of(args[1]); source && PyType_Check(args[1]))
+    if (const Source* source = capture.source_of(args[1]); source && PyType_Check(args[1])) {
       capture.admit(args[1], source);
+    } else if (source && !PyTuple_Check(args[1])) {
+      capture.add_guard({GuardKind::Identity, source, PyRef::borrow(args[1])});  // `int | str`
+    }
   }
   if (!args.values.empty()) args.values[0] = as_the_program_sees(args.values[0], args);
   Suspended suspended(capture);

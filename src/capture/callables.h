@@ -137,4 +137,10 @@ inline bool is_c_class(PyTypeObject* type) {
 // True for classes written in Python whose objects are plain Python objects, or subclasses of known containers.
 bool is_python_class(PyTypeObject* type);
 
+// What a `super` object looks from: its own fields, as asking it for attributes asks the classes that it stands for.
+struct SuperParts {
+  PyRef after, self, self_class;  // the last two are None where it is bound to no object
+};
+SuperParts parts_of_super(PyObject* object);
+
 }  // namespace firesteel::capture

@@ -5,6 +5,7 @@
 
 #include "aot/value_ranges.h"
 #include "capture/arrays.h"
+#include "capture/as_it_is.h"
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/compiled_function.h"
@@ -25,11 +26,6 @@ namespace {
 
 constexpr size_t kDeepest = 180;
 
-std::string name_of(PyObject* callable) {
-  PyRef name = python::attribute(callable, "__name__");
-  return name ? std::string(python::text_of(name.get())) : fmt::format("{} object", Py_TYPE(callable)->tp_name);
-}
-
 PyTypeObject* type_named(const char* module, const char* name) {
   PyRef found = python::checked(PyObject_GetAttrString(python::checked(PyImport_ImportModule(module)).get(), name));
   return reinterpret_cast<PyTypeObject*>(found.release());
@@ -38,47 +34,6 @@ PyTypeObject* type_named(const char* module, const char* name) {
 bool is_enum_class(PyObject* object) {
   static PyTypeObject* meta = type_named("enum", "EnumMeta");
   return PyObject_TypeCheck(object, meta);
-}
-
-// CPython binds the arguments; what defaults it fills in must be those seen now.
-void guard_defaults(Capture& capture, PyFunctionObject* function) {
-  const Source* source = capture.source_of(reinterpret_cast<PyObject*>(function));
-  if (!source) return;
-  const Source* defaults = capture.sources.step(source, AccessKind::FunctionDefaults);
-  if (function->func_defaults) {
-    Guard guard{GuardKind::Length, defaults};
-    guard.number = PyTuple_GET_SIZE(function->func_defaults);
-    capture.add_guard(std::move(guard));
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(function->func_defaults); ++i) {
-      capture.admit(PyTuple_GET_ITEM(function->func_defaults, i), capture.sources.item(defaults, i));
-    }
-  }
-  if (function->func_kwdefaults) {
-    const Source* named = capture.sources.step(source, AccessKind::FunctionKwDefaults);
-    Py_ssize_t position = 0;
-    PyObject *key = nullptr, *value = nullptr;
-    while (PyDict_Next(function->func_kwdefaults, &position, &key, &value))
-      capture.admit(value, capture.sources.item(named, key));
-  }
-}
-
-// Functions of the standard library that only look at classes and code: not worth following.
-bool runs_as_it_is(PyFunctionObject* function) {
-  static const auto* modules = new std::unordered_set<std::string_view>{"inspect", "typing", "re"};
-  return function->func_module && modules->count(python::text_of(function->func_module)) != 0;
-}
-
-// `shared`: what it gives back is kept by others as well.
-PyRef run_as_it_is(Capture& capture, PyObject* callable, const CallArgs& args, bool shared) {
-  for (const PyRef& value : args.values) {
-    if (python::is_tensor(value.get())) capture.stop(BreakReason::CFunction, name_of(callable));
-    capture.consult_deep(value.get());
-  }
-  Suspended suspended(capture);
-  PyRef result = is_cached_function(callable) ? capture.cached_call(callable, args) : args.call(callable);
-  if (is_guardable_constant(result.get()) || python::is_tensor(result.get())) return result;
-  if (!shared) return capture.made(std::move(result));
-  return capture.admit(result.get(), capture.sources.kept(result.get(), name_of(callable) + "(…)"));
 }
 
 PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args, bool tail) {
@@ -142,7 +97,7 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
   if ((name == "__eq__" || name == "__ne__" || name == "__hash__") && of_object) return args.call(callable);
   if (PyExceptionInstance_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
   if (PyDict_Check(self) || PyList_Check(self) || PyTuple_Check(self) || PyAnySet_Check(self) ||
-      is_guardable_constant(self) || is_deque(self) || fs_view_dict(self) || PyLong_Check(self) ||
+      is_guardable_constant(self) || guards::is_plain_deque(self) || fs_view_dict(self) || PyLong_Check(self) ||
       PyFloat_Check(self) || PyUnicode_Check(self))
     return call_container_method(capture, callable, type, name, args);
   if (name == "__next__" && PyIter_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));

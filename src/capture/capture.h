@@ -325,6 +325,7 @@ class Capture {
   void guard_limit(PyObject* deque, const Source* source);
   PyRef tensor_at(PyObject* real, const Source* source);
   void guard_function(PyObject* function, const Source* source);
+  void guard_inner_value(PyObject* value, const Source* source);
   void add_input(PyObject* real, PyRef fake, const Source* source, InputRole role);
   void record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
               const RecordOptions& options = {});

@@ -98,6 +98,17 @@ void settle_numbers(Capture& capture, std::string_view name, const CallArgs& arg
   }
 }
 
+// `"{0.name}"`, `"{0[key]}"`: a field that C code follows into its argument.
+bool looks_inside(PyObject* format) {
+  bool in_name = false;
+  for (const char c : python::text_of(format)) {
+    if (c == '{') in_name = true;
+    if (c == '}' || c == ':' || c == '!') in_name = false;
+    if (in_name && (c == '.' || c == '[')) return true;
+  }
+  return false;
+}
+
 // Methods that take the items of what they are given.
 bool steps_arguments(std::string_view name) {
   static const auto* names = new std::unordered_set<std::string_view>{
@@ -126,6 +137,8 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
   if (args.values.empty()) return args.call(callable);  // raises
   PyObject* self = args[0];
   if (!PyObject_TypeCheck(self, type)) return args.call(callable);
+  if (is_deque(self) && !guards::is_plain_deque(self))
+    capture.stop(BreakReason::Value, "a deque of a class of its own");
   if (PyDict_Check(self) && is_dict_method(name) && args.values.size() >= 2 && args.values.size() <= 3 &&
       !args.keyword_count())
     return at_key(capture, callable, name, args);
@@ -174,7 +187,11 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
   }
   if ((PyUnicode_Check(self) && (name == "format" || name == "format_map")) ||
       ((PyUnicode_Check(self) || PyBytes_Check(self)) && name == "__mod__")) {
-    for (size_t i = 1; i < args.values.size(); ++i) watch_text(capture, args[i]);
+    for (size_t i = 1; i < args.values.size(); ++i) {
+      watch_text(capture, args[i]);
+      if (name != "__mod__" && looks_inside(self) && !capture.is_deep_constant(args[i]))
+        capture.stop(BreakReason::Value, fmt::format("a text reads attributes of a {}", Py_TYPE(args[i])->tp_name));
+    }
   }
   // Views look at their dict when they are used; what appends needs not know what is there.
   const bool looks = name != "append" && name != "keys" && name != "values" && name != "items" &&

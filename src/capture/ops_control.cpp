@@ -125,6 +125,12 @@ void FrameInterpreter::call_function_ex(int arg) {
   PyRef callable = pop();
   pop();  // the place of a method's self
   CallArgs args;
+  if (!Py_TYPE(positional.get())->tp_iter && !PySequence_Check(positional.get())) {
+    PyRef spelled = checked(_PyObject_FunctionStr(callable.get()));
+    PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", spelled.get(),
+                 Py_TYPE(positional.get())->tp_name);
+    python::throw_python_error();
+  }
   if (capture_.concrete) {
     PyRef tuple = PyTuple_CheckExact(positional.get()) ? positional : checked(PySequence_Tuple(positional.get()));
     PyRef named = keywords && !PyDict_CheckExact(keywords.get()) ? checked(PyDict_New()) : keywords;

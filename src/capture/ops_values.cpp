@@ -304,7 +304,11 @@ void FrameInterpreter::list_extend(int arg) {
   python::check(PyList_SetSlice(list, PyList_GET_SIZE(list), PyList_GET_SIZE(list), items.get()) == 0);
 }
 
-void FrameInterpreter::list_to_tuple(int) { push(checked(PyList_AsTuple(pop().get()))); }
+void FrameInterpreter::list_to_tuple(int) {
+  PyRef list = pop();
+  if (!capture_.concrete) capture_.consult(list.get());  // an earlier piece may have filled it
+  push(checked(PyList_AsTuple(list.get())));
+}
 
 void FrameInterpreter::set_add(int arg) {
   PyRef item = pop();

@@ -233,9 +233,10 @@ PyRef get_iterator(Capture& capture, PyObject* value) {
     capture.consult(dict);
     return capture.made(checked(PyObject_GetIter(value)));
   }
-  const bool known = is_guardable_constant(value) || PyList_Check(value) || PyTuple_Check(value) ||
-                     PyDict_Check(value) || PyAnySet_Check(value) || is_view(value) || PyRange_Check(value) ||
-                     guards::is_plain_deque(value) || (capture.is_made(value) && is_c_class(type));
+  const bool known = is_guardable_constant(value) || PyUnicode_Check(value) || PyBytes_Check(value) ||
+                     PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || PyAnySet_Check(value) ||
+                     is_view(value) || PyRange_Check(value) || guards::is_plain_deque(value) ||
+                     (capture.is_made(value) && is_c_class(type));
   if (known) {
     if (method) capture.guard_class_attribute(type, iter_name, method);
     capture.consult(value);

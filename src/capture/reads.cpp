@@ -36,6 +36,39 @@ bool is_bound_builtin(PyObject* object) {
   return self && !PyModule_Check(self) && !PyType_Check(self);
 }
 
+// What gives the number, text or bytes that an object of a class of its own is, as an object of the C class; null for
+// all else. Runs no Python code.
+PyObject* plain_form(PyObject* object) {
+  struct Form {
+    PyTypeObject* type;
+    PyObject* function;
+  };
+  static const auto forms = [] {
+    const std::pair<PyTypeObject*, const char*> names[] = {{&PyLong_Type, "__int__"},
+                                                           {&PyFloat_Type, "__float__"},
+                                                           {&PyUnicode_Type, "__str__"},
+                                                           {&PyComplex_Type, "__complex__"},
+                                                           {&PyBytes_Type, "__bytes__"}};
+    std::vector<Form> made;
+    for (const auto& [type, name] : names)
+      made.push_back(
+          {type, python::checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name)).release()});
+    return made;
+  }();
+  auto found =
+      std::find_if(forms.begin(), forms.end(), [&](const Form& form) { return PyObject_TypeCheck(object, form.type); });
+  return found == forms.end() || Py_IS_TYPE(object, found->type) ? nullptr : found->function;
+}
+
+// A number as Python counts it, no Python code asked.
+int64_t own_length(PyObject* container) {
+  return PyAnySet_Check(container)  ? PySet_GET_SIZE(container)
+         : PyDict_Check(container)  ? PyDict_GET_SIZE(container)
+         : PyList_Check(container)  ? PyList_GET_SIZE(container)
+         : PyTuple_Check(container) ? PyTuple_GET_SIZE(container)
+                                    : PyObject_Length(container);
+}
+
 const c10::TensorImpl* impl_of(PyObject* tensor) { return python::unpack(tensor).unsafeGetTensorImpl(); }
 
 Type tensor_type(const at::Tensor& tensor) {
@@ -130,12 +163,26 @@ PyRef Capture::admit(PyObject* value, const Source* source) {
   } else {
     add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)))});
   }
+  guard_inner_value(value, source);
   remember(value, source);
+  if (PyObject* dict = fs_view_dict(value)) admit(dict, sources.step(source, AccessKind::ViewedDict));
   if (PyMethod_Check(value)) {
     admit(PyMethod_GET_FUNCTION(value), sources.step(source, AccessKind::MethodFunction));
     admit(PyMethod_GET_SELF(value), sources.step(source, AccessKind::MethodSelf));
   }
   return PyRef::borrow(value);
+}
+
+// C code reads what an object of a class over int, str and the like is without asking anybody.
+void Capture::guard_inner_value(PyObject* value, const Source* source) {
+  PyObject* plain = plain_form(value);
+  if (!plain) return;
+  if (python::is_enum_member(value)) {
+    add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
+  } else {
+    add_guard({GuardKind::Constant, sources.computed(plain, source, nullptr),
+               python::checked(PyObject_CallOneArg(plain, value))});
+  }
 }
 
 // A module's variables are there for good. Those of code that was exec'd go with it: they are reached through the
@@ -228,7 +275,7 @@ void Capture::guard_length(PyObject* given) {
   if (!source) return;
   add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(given)))});
   Guard guard{GuardKind::Length, source};
-  guard.number = PyObject_Length(container);
+  guard.number = own_length(container);
   python::check(guard.number >= 0);
   add_guard(std::move(guard));
 }
@@ -253,13 +300,14 @@ void Capture::consult(PyObject* given) {
       add_guard({GuardKind::Constant, at, PyRef::borrow(value)});
     } else if (!(python::is_tensor(value) && is_stand_in(value))) {
       remember(value, at);
-      if (PyFunction_Check(value) || PyMethod_Check(value) || is_fixed_object(value)) admit(value, at);
+      if (PyFunction_Check(value) || PyMethod_Check(value) || is_fixed_object(value) || plain_form(value))
+        admit(value, at);
     }
   };
-  if (PyAnySet_CheckExact(container)) {
+  if (PyAnySet_Check(container)) {
     add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(given)))});
     PyRef items = python::checked(PyFrozenSet_New(container));
-    PyRef iterator = python::checked(PyObject_GetIter(container));
+    PyRef iterator = python::checked(PyObject_GetIter(items.get()));
     while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) {
       if (!is_guardable_constant(item.get()) && !PyType_Check(item.get()))
         stop(BreakReason::Value, fmt::format("a set that holds a {} is read", Py_TYPE(item.get())->tp_name));
@@ -270,7 +318,7 @@ void Capture::consult(PyObject* given) {
   PyRef items = guards::is_plain_deque(container) ? python::checked(PySequence_List(container)) : PyRef();
   if (items) container = items.get();
   if (guards::is_plain_deque(given)) guard_limit(given, source);
-  if (is_sequence(container) || PyTuple_Check(container)) {
+  if (PyList_Check(container) || PyTuple_Check(container)) {
     guard_length(given);
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) {
       child(PySequence_Fast_GET_ITEM(container, i), sources.item(source, i));
@@ -395,6 +443,7 @@ PyRef Capture::substitute(PyObject* value) {
     }
     return changed ? copy : PyRef::borrow(value);
   }
+  consult(value);  // a container of a class of its own
   return PyRef::borrow(value);
 }
 

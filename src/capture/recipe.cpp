@@ -162,6 +162,21 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
       }
       return object;
     }
+    case RecipeKind::Exception: {
+      auto* type = reinterpret_cast<PyTypeObject*>(recipe.held);
+      PyTypeObject* base = type;
+      while (!is_c_class(base)) base = base->tp_base;
+      PyRef object = made_[index] = checked(base->tp_new(type, make(recipe.parts[0]).get(), nullptr));
+      if (PyRef state = make(recipe.parts[1])) {
+        PyRef own = checked(PyObject_GenericGetDict(object.get(), nullptr));
+        check(PyDict_Update(own.get(), state.get()) == 0);
+      }
+      for (size_t i = 2; i + 1 < recipe.parts.size(); i += 2) {
+        PyObject* field = book_.recipes[recipe.parts[i]].held;
+        check(Py_TYPE(field)->tp_descr_set(field, object.get(), make(recipe.parts[i + 1]).get()) == 0);
+      }
+      return object;
+    }
     case RecipeKind::Attribute:
       return checked(PyObject_GetAttr(make(recipe.parts[0]).get(), recipe.held));
     case RecipeKind::Call:

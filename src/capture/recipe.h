@@ -35,6 +35,9 @@ using python::PyRef;
     "annotations, dict, names")                                                  \
   X(Instance, "an object of class `object`: its contents, its dict, then slots") \
   X(Slot, "no value: the place `index` of the slot that the next part fills")    \
+  X(Exception,                                                                   \
+    "an exception of class `object`: arguments, its dict, then descriptors "     \
+    "and what they are set to")                                                  \
   X(Attribute, "attribute `object` of the part")                                 \
   X(Call, "what the method `object` of the part gives, without arguments")       \
   X(Stepped, "an iterator over the part, moved on by `index` items")             \

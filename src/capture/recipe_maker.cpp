@@ -9,6 +9,7 @@
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/cpython/generator_shim.h"
+#include "capture/exception_fields.h"
 #include "capture/mapping_proxies.h"
 #include "capture/tensor_text.h"
 #include "python/constants.h"
@@ -227,17 +228,42 @@ int32_t RecipeMaker::instance(PyObject* value) {
     parts.push_back(dict ? add(RecipeKind::Dict, nullptr, dict_parts(dict)) : add(RecipeKind::Nothing));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
       auto* owner = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-      if (!(owner->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
       Py_ssize_t position = 0;
       PyObject *key = nullptr, *member = nullptr;
       while (PyDict_Next(fs_type_dict(owner), &position, &key, &member)) {
         if (!Py_IS_TYPE(member, &PyMemberDescr_Type)) continue;
-        if (reinterpret_cast<PyMemberDescrObject*>(member)->d_member->type != T_OBJECT_EX) continue;
+        // __slots__, and what a C class keeps: a defaultdict's factory.
+        const PyMemberDef& field = *reinterpret_cast<PyMemberDescrObject*>(member)->d_member;
+        if (field.type != T_OBJECT_EX && (field.type != T_OBJECT || field.flags & READONLY)) continue;
         PyObject* held = slot_value(value, member);
         if (!held) continue;
         parts.push_back(add(RecipeKind::Slot, nullptr, {}, slot_offset(member)));
         parts.push_back(of(held));
       }
+    }
+    return parts;
+  });
+}
+
+// Made without the code of its class, which has run already; then all its fields are set, whoever has set them.
+int32_t RecipeMaker::exception(PyObject* value) {
+  PyTypeObject* type = Py_TYPE(value);
+  return with_parts(value, RecipeKind::Exception, reinterpret_cast<PyObject*>(type), [&] {
+    PyRef args = checked(PyObject_GetAttrString(value, "args"));
+    // The exceptions of a group are set for good when it is made.
+    if (PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup))) {
+      PyRef message = checked(PyObject_GetAttrString(value, "message"));
+      PyRef exceptions = checked(PyObject_GetAttrString(value, "exceptions"));
+      args = checked(PyTuple_Pack(2, message.get(), exceptions.get()));
+    }
+    held_.push_back(args);
+    PyObject* dict = fs_instance_dict(value);
+    std::vector<int32_t> parts = {of(args.get()),
+                                  dict ? add(RecipeKind::Dict, nullptr, dict_parts(dict)) : add(RecipeKind::Nothing)};
+    for (const auto& [field, held] : fields_of_exception(value)) {
+      held_.push_back(held);
+      parts.push_back(constant(field.get()));
+      parts.push_back(of(held.get()));
     }
     return parts;
   });
@@ -304,10 +330,9 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
     return add(RecipeKind::Attribute, name.get(), {of(self.get())});
   }
   if (Py_IS_TYPE(value, &PySuper_Type)) {
-    PyRef after = checked(PyObject_GetAttrString(value, "__thisclass__"));
-    PyRef self = checked(PyObject_GetAttrString(value, "__self__"));
-    held_.push_back(self);
-    return call(reinterpret_cast<PyObject*>(&PySuper_Type), {after.get(), self.get()});
+    const SuperParts parts = parts_of_super(value);
+    held_.push_back(parts.self);
+    return call(reinterpret_cast<PyObject*>(&PySuper_Type), {parts.after.get(), parts.self.get()});
   }
   if (PyObject* dict = fs_view_dict(value)) {
     const char* name = PyDictKeys_Check(value) ? "keys" : PyDictValues_Check(value) ? "values" : "items";
@@ -316,7 +341,7 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
   if (PyExceptionInstance_Check(value)) {
     PyRef traceback = PyRef::steal(PyException_GetTraceback(value));
     if (traceback) throw NoRecipe{PyRef::borrow(value), "an exception that was raised"};
-    return reduced(value);
+    return exception(value);
   }
   if (is_deque(value) && is_c_class(type)) {
     PyRef items = checked(PySequence_List(value));

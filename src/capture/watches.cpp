@@ -92,6 +92,8 @@ void watch_text_within(Capture& capture, PyObject* value, int depth) {
     }
     if (viewed || is_c_class(Py_TYPE(value))) return;
   }
+  // What an exception was made with can be changed unseen.
+  if (PyExceptionInstance_Check(value) && !capture.is_made(value)) refuse();
   if (is_python_class(Py_TYPE(value)) || PyExceptionInstance_Check(value)) {
     for (const char* method : {"__str__", "__repr__", "__format__"}) watch_class(capture, Py_TYPE(value), method);
     return;
@@ -131,7 +133,8 @@ void watch_hash(Capture& capture, PyObject* value) {
     return;
   }
   if (Py_TYPE(value)->tp_hash == PyObject_HashNotImplemented) return;  // raises
-  if (PyFrozenSet_CheckExact(value)) return capture.consult(value);
+  if (PyFrozenSet_Check(value)) capture.consult(value);
+  if (PyFrozenSet_CheckExact(value)) return;
   watch_nested(capture, value, {"__hash__", "__eq__"}, "the hash", kDeepest - 1);
 }
 

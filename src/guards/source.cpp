@@ -86,7 +86,8 @@ std::string computed_text(const Source& source) {
       {"add", "+"}, {"sub", "-"}, {"mul", "*"}, {"truediv", "/"}, {"floordiv", "//"}, {"mod", "%"}, {"pow", "**"},
       {"lt", "<"},  {"le", "<="}, {"eq", "=="}, {"ne", "!="},     {"gt", ">"},        {"ge", ">="}};
   PyRef name = python::attribute(source.key.get(), "__name__");
-  const std::string text = name ? std::string(python::text_of(name.get())) : python::spell(source.key.get());
+  std::string text = name ? std::string(python::text_of(name.get())) : python::spell(source.key.get());
+  if (text.starts_with("__") && text.ends_with("__")) text = text.substr(2, text.size() - 4);  // int.__int__
   const std::string first = source.parent->str();
   if (!source.second) return fmt::format("{}({})", text, first);
   for (const auto& [word, sign] : kSigns) {
@@ -279,6 +280,8 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
       return PyMethod_Check(from) ? PyMethod_GET_SELF(from) : nullptr;
     case AccessKind::Referent:
       return PyWeakref_Check(from) ? PyWeakref_GET_OBJECT(from) : nullptr;
+    case AccessKind::ViewedDict:
+      return fs_view_dict(from);
     case AccessKind::Size:
       break;  // a number that is made anew each time
     case AccessKind::Grad:

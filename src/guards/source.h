@@ -17,30 +17,31 @@ namespace firesteel::guards {
 using python::PyRef;
 
 // One table drives the enum and the walker: name, and what one step does.
-#define FIRESTEEL_ACCESS_KINDS(X)                                        \
-  X(Argument, "the call's argument number `index`, keyword values last") \
-  X(Function, "the function that was called")                            \
-  X(Pinned, "an object that lives elsewhere, known by itself")           \
-  X(Kept, "an object that the compiled entry keeps alive")               \
-  X(Handled, "the exception being handled around the call, or None")     \
-  X(DictItem, "a dict's value for `key`")                                \
-  X(SequenceItem, "item `index` of a list, tuple or deque")              \
-  X(InstanceDict, "an object's own __dict__")                            \
-  X(Member, "a slot of a class with __slots__; `key` is its descriptor") \
-  X(CellContents, "what a closure's cell holds")                         \
-  X(FunctionDefaults, "a function's __defaults__")                       \
-  X(FunctionKwDefaults, "a function's __kwdefaults__")                   \
-  X(FunctionClosure, "a function's __closure__")                         \
-  X(FunctionGlobals, "a function's __globals__")                         \
-  X(FunctionName, "a function's __name__")                               \
-  X(FunctionQualname, "a function's __qualname__")                       \
-  X(FunctionModule, "a function's __module__, or None")                  \
-  X(FunctionDoc, "a function's __doc__, or None")                        \
-  X(MethodFunction, "a bound method's __func__")                         \
-  X(MethodSelf, "a bound method's __self__")                             \
-  X(Referent, "what a weak reference leads to, or None")                 \
-  X(Grad, "a tensor's .grad")                                            \
-  X(Size, "a tensor's size in dimension `index`")                        \
+#define FIRESTEEL_ACCESS_KINDS(X)                                          \
+  X(Argument, "the call's argument number `index`, keyword values last")   \
+  X(Function, "the function that was called")                              \
+  X(Pinned, "an object that lives elsewhere, known by itself")             \
+  X(Kept, "an object that the compiled entry keeps alive")                 \
+  X(Handled, "the exception being handled around the call, or None")       \
+  X(DictItem, "a dict's value for `key`")                                  \
+  X(SequenceItem, "item `index` of a list, tuple or deque")                \
+  X(InstanceDict, "an object's own __dict__")                              \
+  X(Member, "a slot of a class with __slots__; `key` is its descriptor")   \
+  X(CellContents, "what a closure's cell holds")                           \
+  X(FunctionDefaults, "a function's __defaults__")                         \
+  X(FunctionKwDefaults, "a function's __kwdefaults__")                     \
+  X(FunctionClosure, "a function's __closure__")                           \
+  X(FunctionGlobals, "a function's __globals__")                           \
+  X(FunctionName, "a function's __name__")                                 \
+  X(FunctionQualname, "a function's __qualname__")                         \
+  X(FunctionModule, "a function's __module__, or None")                    \
+  X(FunctionDoc, "a function's __doc__, or None")                          \
+  X(MethodFunction, "a bound method's __func__")                           \
+  X(MethodSelf, "a bound method's __self__")                               \
+  X(Referent, "what a weak reference leads to, or None")                   \
+  X(ViewedDict, "the dict that a view of its keys, values or items shows") \
+  X(Grad, "a tensor's .grad")                                              \
+  X(Size, "a tensor's size in dimension `index`")                          \
   X(Computed, "what the function `key` gives for one number or two")
 
 enum class AccessKind : uint8_t {
