@@ -22,6 +22,14 @@ bool looks_inside(PyObject* callable) {
   return of_typing ? name == "get_type_hints" : !name.starts_with("is") && name != "getmro";
 }
 
+// What frames are around a call is no part of what its guards look at.
+bool asks_for_frames(PyObject* callable) {
+  static const auto* names = new std::unordered_set<std::string_view>{
+      "currentframe", "stack", "trace", "getframeinfo", "getouterframes", "getinnerframes", "getargvalues"};
+  return PyFunction_Check(callable) &&
+         names->count(python::text_of(reinterpret_cast<PyFunctionObject*>(callable)->func_name)) != 0;
+}
+
 void watch_argument(Capture& capture, PyObject* callable, PyObject* value) {
   const Source* source = capture.source_of(value);
   if (PyMethod_Check(value)) return watch_argument(capture, callable, PyMethod_GET_FUNCTION(value));
@@ -74,6 +82,8 @@ bool runs_as_it_is(PyFunctionObject* function) {
 }
 
 PyRef run_as_it_is(Capture& capture, PyObject* callable, const CallArgs& args, bool shared) {
+  if (asks_for_frames(callable))
+    capture.stop(BreakReason::Value, fmt::format("`{}` asks who called", name_of(callable)));
   for (const PyRef& value : args.values) {
     if (python::is_tensor(value.get())) capture.stop(BreakReason::CFunction, name_of(callable));
     capture.consult_deep(value.get());

@@ -316,3 +316,22 @@ def test_a_list_that_an_earlier_piece_has_filled():
     compiled = firesteel.compile(program, backend="eager")
     for items in ([1, 2], [5, 3], [1, 2, 9]):
         assert compiled(items) == max(items)
+
+
+def line_of_the_caller():
+    return inspect.getframeinfo(inspect.currentframe().f_back).lineno
+
+
+def test_a_function_that_asks_who_called():
+    def program():
+        first = line_of_the_caller()
+        firesteel.graph_break()
+        second = line_of_the_caller()
+        return second - first
+
+    compiled = firesteel.compile(program, backend="eager")
+    compiled_callee = firesteel.compile(line_of_the_caller, backend="eager")
+    assert [compiled(), compiled()] == [2, 2]
+    first, second = compiled_callee(), compiled_callee()
+    third = compiled_callee()
+    assert (second - first, third - second) == (0, 1)
