@@ -26,7 +26,10 @@ int64_t bytes_of(const Type& type) {
 }  // namespace
 
 Prices::Prices(const JointFacts& facts)
-    : facts_(facts), in_memory_(facts.values.size(), 0), read_by_library_(facts.values.size(), 0) {
+    : facts_(facts),
+      in_memory_(facts.values.size(), 0),
+      read_late_(facts.values.size(), 0),
+      read_by_library_(facts.values.size(), 0) {
   bytes_.reserve(facts.values.size());
   for (const ValueFacts& value : facts.values) bytes_.push_back(bytes_of(value.value->type));
   find_in_memory();
@@ -42,7 +45,10 @@ void Prices::find_in_memory() {
   for (const NodeFacts& node : facts_.nodes) {
     const bool is_library_call = node.op_class == OpClass::Expensive;
     if (node.late) {
-      for (int32_t input : facts_.inputs(node)) read_by_library_[facts_.values[input].root] |= is_library_call;
+      for (int32_t input : facts_.inputs(node)) {
+        read_late_[facts_.values[input].root] = true;
+        read_by_library_[facts_.values[input].root] |= is_library_call;
+      }
       continue;
     }
     int32_t stage = 0;
@@ -82,6 +88,8 @@ int64_t Prices::save(int32_t v) const {
   const ValueFacts& value = facts_.values[v];
   if (!value.value->type.is_tensor()) return kUnit * kNumberBytes;
   const bool copied = value.def < 0;  // asked for mutated inputs only
+  // Only where eager's backward reads it, too: a result that is changed in place before the backward is an error there.
+  if (value.forward_output && read_late_[value.root] && !copied) return kUnit * (bytes(v) / 16 + kOverhead);
   const int64_t times = in_memory_[value.root] && !copied ? 1 : 2;
   return kUnit * (times * bytes(v) + kOverhead);
 }

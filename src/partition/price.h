@@ -3,6 +3,7 @@
 //   saving a value of b bytes                                   | bytes
 //   ------------------------------------------------------------+----------------------------------------------
 //   an input that nobody mutates (parameter, captured tensor)   | 0
+//   a result that a backward node reads: its caller holds it    | b/16 + 64
 //   in memory anyway: a result; made or read by a library call; | b + 64
 //   made by a reduction; read after a library call that comes   |
 //   between (the residual stream of a network)                  |
@@ -43,6 +44,7 @@ class Prices {
   const JointFacts& facts_;
   std::vector<int64_t> bytes_;         // one a value
   std::vector<char> in_memory_;        // by root: the forward writes it to memory whatever we choose
+  std::vector<char> read_late_;        // by root: a late node reads it
   std::vector<char> read_by_library_;  // by root: a late library call reads it
   std::vector<int32_t> distance_;      // one a node
 };
