@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "base/error.h"
+#include "partition/missing_tangents.h"
 #include "runtime/watched_runs.h"
 
 namespace firesteel {
@@ -55,11 +56,34 @@ std::vector<std::vector<size_t>> tangents_behind(const Graph& graph) {
 
 }  // namespace
 
+BackwardVersion::BackwardVersion(Graph made, NativeCode native)
+    : graph(std::move(made)), program(graph, native), reads(read_tangents(graph)) {}
+
 BackwardPlan::BackwardPlan(std::string called, const Graph& graph, NativeCode native, std::vector<Type> traced_tangents)
     : name(std::move(called)),
-      program(graph, native),
       tangents(std::move(traced_tangents)),
-      sources(tangents_behind(graph)) {}
+      sources(tangents_behind(graph)),
+      native_(native),
+      whole_(std::make_shared<const BackwardVersion>(graph.clone(), native)) {}
+
+BackwardPlan::VersionRef BackwardPlan::version_for(const std::vector<bool>& given) const {
+  constexpr size_t kMostNative = 4, kMost = 32;  // who asks for ever new sets of results gets no code for each
+  std::lock_guard lock(mutex_);
+  if (std::find(given.begin(), given.end(), false) == given.end()) return last_ = whole_;
+  auto found = parts_.find(given);
+  if (found == parts_.end()) {
+    if (parts_.size() >= kMost) parts_.erase(parts_.begin());
+    const NativeCode native = parts_.size() < kMostNative ? native_ : NativeCode::None;
+    auto made = std::make_shared<const BackwardVersion>(without_tangents(whole_->graph, given), native);
+    found = parts_.emplace(given, std::move(made)).first;
+  }
+  return last_ = found->second;
+}
+
+BackwardPlan::VersionRef BackwardPlan::last() const {
+  std::lock_guard lock(mutex_);
+  return last_;
+}
 
 torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_list&& gradients) {
   std::lock_guard lock(mutex_);
@@ -76,14 +100,16 @@ torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_lis
     inputs.reserve(saved_.size() + gradients.size());
     for (const auto& saved : saved_) inputs.push_back(saved.unpack(getptr()));
     std::vector<bool> given;
+    for (const at::Tensor& gradient : gradients) given.push_back(gradient.defined());
+    const BackwardPlan::VersionRef version = plan_->version_for(given);
     for (size_t i = 0; i < gradients.size(); ++i) {
-      given.push_back(gradients[i].defined());
-      inputs.push_back(as_traced(gradients[i], plan_->tangents[i], symbols_));
+      const bool read = version->reads[i];
+      inputs.push_back(read ? as_traced(gradients[i], plan_->tangents[i], symbols_) : at::Tensor());
     }
     gradients.clear();
     std::optional<WatchedRun> shown;
     if (is_watched()) shown.emplace(std::string(kWatchedPrefix) + plan_->name);
-    results = plan_->program.run(std::move(inputs), symbols_);
+    results = version->program.run(std::move(inputs), symbols_);
     // Results of the forward that nobody used: what was behind them alone has no gradient, rather than zeros.
     for (size_t i = 0; i < plan_->sources.size(); ++i) {
       const std::vector<size_t>& from = plan_->sources[i];

@@ -1,6 +1,7 @@
 // The autograd node of a compiled region: one for its whole forward, running its backward graph.
 #pragma once
 
+#include <map>
 #include <mutex>
 
 #include <torch/csrc/autograd/saved_variable.h>
@@ -10,15 +11,36 @@
 
 namespace firesteel {
 
+// A backward graph as it runs.
+struct BackwardVersion {
+  BackwardVersion(Graph made, NativeCode native);
+
+  Graph graph;
+  TieredProgram program;
+  std::vector<bool> reads;  // by tangent
+};
+
 // What every call of one region shares.
-struct BackwardPlan {
+class BackwardPlan {
+ public:
   BackwardPlan(std::string called, const Graph& graph, NativeCode native, std::vector<Type> traced_tangents);
 
-  std::string name;
-  TieredProgram program;
-  std::vector<Type> tangents;  // as traced: gradients of another layout are copied into this one
+  const std::string name;
+  const std::vector<Type> tangents;  // as traced: gradients of another layout are copied into this one
   // Of each result, the tangents that it is computed from; empty where there is but one tangent.
-  std::vector<std::vector<size_t>> sources;
+  const std::vector<std::vector<size_t>> sources;
+
+  using VersionRef = std::shared_ptr<const BackwardVersion>;
+  // What runs where these tangents came back, made at the first such call. Any number of threads may ask.
+  VersionRef version_for(const std::vector<bool>& given) const;
+  VersionRef last() const;  // the one that was asked for last, or the whole graph
+
+ private:
+  const NativeCode native_;
+  const VersionRef whole_;
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::map<std::vector<bool>, VersionRef> parts_;
+  mutable VersionRef last_ = whole_;
 };
 
 class BackwardNode final : public torch::autograd::Node {

@@ -358,7 +358,10 @@ std::vector<KernelResult> Executable::compare_kernels(const std::vector<at::Tens
 std::vector<RunPlan> Executable::run_plans() const {
   std::vector<RunPlan> plans;
   plans.push_back(plan_run(state_->parts.forward, state_->forward));
-  if (state_->has_backward) plans.push_back(plan_run(state_->parts.backward, state_->backward->program));
+  if (state_->has_backward) {
+    const BackwardPlan::VersionRef version = state_->backward->last();
+    plans.push_back(plan_run(version->graph, version->program));
+  }
   return plans;
 }
 std::vector<std::string> Executable::conditions() const {

@@ -77,3 +77,56 @@ def test_autograd_grad_says_what_eager_says(backend):
             if any(missing):
                 with pytest.raises(RuntimeError, match="appears to not have been used"):
                     torch.autograd.grad(out, [x, y])
+
+
+class Terms(nn.Module):
+    """A shared value with terms of many kinds behind it; the first result overflows."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.out = nn.LayerNorm(8), nn.Linear(8, 8)
+
+    def forward(self, x, y):
+        h = x + y
+        wide = (h * 500).exp()
+        return wide, h, self.norm(h), self.out(h.t().contiguous().t()), torch.cat([h, -h], 1)[:, 3:11]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_missing_adds_nothing(backend):
+    """Zeros in the place of a missing gradient would make NaN of what overflowed."""
+    torch.manual_seed(0)
+    eager = Terms()
+    ours = copy.deepcopy(eager)
+    compiled = firesteel.compile(ours, backend=backend, fullgraph=True, wait=backend == "firesteel")
+    for used in ([2], [2, 3], [1], [3, 4], [4], [1, 2, 3, 4], [2], [3]):  # more than are kept, and one again
+        x, y = torch.rand(6, 8) + 1, torch.rand(6, 8)
+        gradients = []
+        for model, module in ((eager, eager), (compiled, ours)):
+            module.zero_grad()
+            inputs = [x.clone().requires_grad_(), y.clone().requires_grad_()]
+            results = model(*inputs)
+            torch.manual_seed(1)
+            torch.autograd.backward([results[i] for i in used], [torch.randn(results[i].shape) for i in used])
+            gradients.append([tensor.grad for tensor in [*inputs, *module.parameters()]])
+        for own, theirs in zip(*gradients[::-1], strict=True):
+            assert (own is None) == (theirs is None)
+            if own is not None:
+                torch.testing.assert_close(own, theirs)
+
+
+def test_a_missing_gradient_costs_nothing():
+    def normed(x, y, weight):
+        h = x + y
+        return nn.functional.layer_norm(h, (64,), weight), h
+
+    args = [torch.randn(32, 64, requires_grad=True), torch.randn(32, 64, requires_grad=True), torch.ones(64)]
+    compiled = firesteel.compile(normed, wait=True)
+    ran = []
+    for used in ([0, 1], [0]):
+        results = compiled(*args)
+        firesteel.reset_native_counters()
+        torch.autograd.grad([results[i] for i in used], args[:2], [torch.ones(32, 64)] * len(used))
+        counters = firesteel.native_counters()
+        ran.append((counters["native_ops"], counters["aten_ops"]))
+    assert ran == [(2, 0), (1, 0)]  # the norm's gradient, and a sum where both came back
