@@ -36,6 +36,7 @@ class Pool {
       std::lock_guard lock(mutex_);
       auto found = by_size_.lower_bound(wanted);
       if (found != by_size_.end() && static_cast<double>(found->first) <= static_cast<double>(wanted) * kWaste) {
+        found = std::prev(by_size_.upper_bound(found->first));  // the last one given back: most of it in caches
         const Buffer buffer = *found->second;
         idle_.erase(found->second);
         by_size_.erase(found);
