@@ -11,8 +11,11 @@ namespace {
 constexpr int64_t kLargestKept = 256 << 10;  // bytes on a thread's stack
 constexpr int kDearToCompute = 6;            // above it a value is kept, not computed again
 constexpr int64_t kSmallWork = 1 << 16;      // points that one thread may as well do alone
-constexpr int64_t kFewRows = 16, kFewColumns = 512;
+// Columns are many before their sums stop being worth chunks: each core then reads whole stretches of memory, those
+// that it wrote itself, where halves of every row would be fetched from another core's cache.
+constexpr int64_t kFewRows = 16, kFewColumns = 8192;
 constexpr int64_t kChunkPoints = 1 << 15;
+constexpr int64_t kChunkSums = 1 << 16, kManyChunks = 16;  // more chunks than that only while their sums are few
 
 int cost_of(LoopOp op) {
   if (is_transcendental(op)) return 10;
@@ -188,7 +191,8 @@ Chunks chunks_of(const RowPlan& plan, int64_t rows, int64_t row_length, int64_t 
   const int64_t points = rows * row_length;
   if (!plan.chunks() || points < kSmallWork || rows > (plan.across ? kFewColumns : kFewRows)) return {};
   const int64_t points_a_step = std::max<int64_t>(1, points / first);
-  Chunks chunks{std::max<int64_t>(1, kChunkPoints / points_a_step), 0};
+  const int64_t most = std::max(kManyChunks, kChunkSums / (rows * static_cast<int64_t>(plan.reduction_count)));
+  Chunks chunks{std::max({int64_t{1}, kChunkPoints / points_a_step, (first + most - 1) / most}), 0};
   chunks.count = (first + chunks.steps - 1) / chunks.steps;
   return chunks.count < 2 ? Chunks{} : chunks;
 }

@@ -236,6 +236,27 @@ class AcrossRows final : public RowBody {
     });
   }
 
+  void finish_rows() override {
+    emit_loop(l_, n(0), sizes_->product(0, lane_loop_), n(1), [&](Value* outer) {
+      number_to_indices(outer, 0, lane_loop_);
+      tiles(n(0), inner(), [&](Value* column, int64_t unrolled, Value* mask) {
+        const std::vector<Accumulator> sums = accumulators(0, unrolled, false);
+        emit_loop(l_, n(0), chunk_count(), n(1), [&](Value* chunk) {
+          for (size_t r = 0; r < sums.size(); ++r) {
+            const Element type = chunk_type(plan_.reductions[0][r]);
+            for (int64_t u = 0; u < unrolled; ++u) {
+              Value* row = b_.CreateAdd(b_.CreateMul(outer, inner()), lane(column, u));
+              sums[r].add(u, emit_load(l_, type, chunk_place(chunk, r, type, row), n(1), mask), mask);
+            }
+          }
+          return nullptr;
+        });
+        finish(column, unrolled, mask, [&](size_t r, int64_t u) { return sums[r].slot_total(u); });
+      });
+      return nullptr;
+    });
+  }
+
   int64_t unrolled_ = 1;  // vectors of them in a tile
   bool in_panels_ = false;
   int64_t panel_ = 0;  // columns of a panel, whole tiles

@@ -101,6 +101,26 @@ class AlongRows final : public RowBody {
       return nullptr;
     });
   }
+
+  void finish_rows() override {
+    emit_loop(l_, n(0), rows(), n(1), [&](Value* number) {
+      number_to_indices(number, 0, kernel_.row_loops());
+      RowValues row(kernel_.exprs.size(), nullptr);
+      find_row_values(row, 0, n(0), nullptr);
+      const std::vector<Accumulator> sums = accumulators(0, 1, false);
+      emit_loop(l_, n(0), chunk_count(), n(1), [&](Value* chunk) {
+        for (size_t r = 0; r < sums.size(); ++r) {
+          const Element type = chunk_type(plan_.reductions[0][r]);
+          sums[r].add(0, emit_load(l_, type, chunk_place(chunk, r, type, number), n(0), nullptr), nullptr);
+        }
+        return nullptr;
+      });
+      for (size_t r = 0; r < sums.size(); ++r) row[plan_.reductions[0][r]] = sums[r].slot_total(0);
+      find_row_values(row, 1, n(0), nullptr);
+      store_row(row, n(0));
+      return nullptr;
+    });
+  }
 };
 
 }  // namespace

@@ -229,48 +229,6 @@ void RowBody::emit_chunks(Value* begin, Value* end) {
   b_.SetInsertPoint(done);
 }
 
-// Chunks together, in their order, then what is computed of them.
-void RowBody::finish_rows() {
-  emit_loop(l_, n(0), rows(), n(1), [&](Value* number) {
-    number_to_indices(number, 0, kernel_.row_loops());
-    Value* column = plan_.across ? index_[lane_loop_] : n(0);
-    RowValues row(kernel_.exprs.size(), nullptr);
-    const std::vector<Accumulator> sums = accumulators(0, 1, false);
-    emit_loop(l_, n(0), chunk_count(), n(1), [&](Value* chunk) {
-      for (size_t r = 0; r < sums.size(); ++r) {
-        const Element type = chunk_type(plan_.reductions[0][r]);
-        sums[r].add(0, emit_load(l_, type, chunk_place(chunk, r, type, number), n(0), nullptr), nullptr);
-      }
-      return nullptr;
-    });
-    for (size_t r = 0; r < sums.size(); ++r) row[plan_.reductions[0][r]] = sums[r].slot_total(0);
-    finish_row(row, column);
-    return nullptr;
-  });
-}
-
-// One row at `column`, whatever direction the chunks had: its loads are of single elements.
-void RowBody::finish_row(RowValues& row, Value* column) {
-  for (ExprId id : plan_.row_values) {
-    const LoopExpr& expr = kernel_.exprs[id];
-    if (row[id] || is_reduction(expr.op)) continue;
-    if (expr.op == LoopOp::Load) {
-      row[id] = emit_load(l_, expr.type, place(expr.map, expr.buffer, column), n(0), nullptr);
-    } else if (expr.op == LoopOp::LoadAt) {
-      Value* from = place(expr.map, expr.buffer, column);
-      row[id] = emit_load_at(l_, expr.type, from, n(0), row[expr.operands[0]], true, nullptr);
-    } else if (expr.op == LoopOp::LoadIf) {
-      Value* from = place(expr.map, expr.buffer, column);
-      row[id] = emit_load_if(l_, expr.type, from, n(0), row[expr.operands[0]], true, nullptr);
-    } else if (expr.op == LoopOp::Index) {
-      row[id] = l_.splat(offset(expr.map, column));
-    } else {
-      row[id] = evaluate(expr, row, column, nullptr);
-    }
-  }
-  store_row(row, column);
-}
-
 void RowBody::store_row(const RowValues& row, Value* column) {
   for (const LoopStore& store : kernel_.stores) {
     if (!store.per_row) continue;

@@ -26,6 +26,8 @@ class RowBody {
   virtual void emit_rows(Value* begin, Value* end) = 0;
   // The steps [from, to) of the first reduced loop, of all rows.
   virtual void emit_chunk(Value* chunk, Value* from, Value* to) = 0;
+  // Chunks together, in their order, then what is computed of them.
+  virtual void finish_rows() = 0;
 
   Value* n(int64_t value) { return b_.getInt64(static_cast<uint64_t>(value)); }
   Value* smaller(Value* a, Value* c) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, c); }
@@ -47,6 +49,7 @@ class RowBody {
   // The reduced loops [d, last), each over all of its steps but the first, which may be cut to a chunk.
   void nest(size_t d, size_t last, Value* begin, Value* end, const std::function<void(Value*, Value*)>& body);
   void store_row(const RowValues& row, Value* column);  // of one row, the same in every lane
+  Value* chunk_count();
   Value* chunk_place(Value* chunk, size_t reduction, Element type, Value* row);
   Element chunk_type(ExprId id) const { return computed_as(kernel_.type(id)); }
   Value* stack_bytes(int64_t bytes);
@@ -75,9 +78,6 @@ class RowBody {
   void emit_cut(Value* begin, Value* end);
   Chunks fixed_chunks() const;
   Value* chunk_steps();
-  Value* chunk_count();
-  void finish_rows();
-  void finish_row(RowValues& row, Value* column);
 
   Value* chunk_memory_ = nullptr;  // for what chunks make
   Value* kept_ = nullptr;          // memory for values of one row
