@@ -130,3 +130,14 @@ def test_a_missing_gradient_costs_nothing():
         counters = firesteel.native_counters()
         ran.append((counters["native_ops"], counters["aten_ops"]))
     assert ran == [(2, 0), (1, 0)]  # the norm's gradient, and a sum where both came back
+
+
+def test_a_result_is_read_again_rather_than_computed():
+    def summed(x, y):
+        h = x + y
+        return nn.functional.layer_norm(h, (64,)), h
+
+    x, y = torch.randn(32, 64, requires_grad=True), torch.randn(32, 64, requires_grad=True)
+    traced = firesteel.trace(summed, x, y, grad=True)
+    assert "aten.add" in str(traced.forward)
+    assert "(%x" not in str(traced.backward).split("backward:")[1]

@@ -21,7 +21,8 @@ Accumulator::Accumulator(const Lanes& lanes, LoopOp op, Element type, int64_t un
   llvm::Type* vector = l_.vector(l_.element(type_));
   for (int64_t u = 0; u < unrolled; ++u) {
     block_.push_back(stack_slot(l_, vector));
-    if (in_blocks) total_.push_back(stack_slot(l_, vector));
+    if (in_blocks && (op == LoopOp::RowSum || op == LoopOp::RowProduct)) total_.push_back(stack_slot(l_, vector));
+    if (keeps_nan()) nan_.push_back(stack_slot(l_, l_.vector(l_.b.getInt1Ty())));
   }
 }
 
@@ -59,22 +60,31 @@ Value* Accumulator::combine(Value* a, Value* x) const {
     default:
       break;
   }
+  // The running value keeps NaN.
+  return keeps_nan() ? l_.b.CreateSelect(l_.is_nan(x), x, pick(a, x)) : pick(a, x);
+}
+
+// The machine's instruction for floats: its second operand, the running value, where either is NaN.
+Value* Accumulator::pick(Value* a, Value* x) const {
+  if (op_ != LoopOp::RowMax && op_ != LoopOp::RowMin) return combine(a, x);
   const bool larger = op_ == LoopOp::RowMax;
-  if (!floats) return l_.b.CreateBinaryIntrinsic(larger ? llvm::Intrinsic::smax : llvm::Intrinsic::smin, a, x);
-  // The machine's instruction gives its second operand where either is NaN: the running value, which so keeps NaN.
-  Value* pick = l_.b.CreateSelect(larger ? l_.b.CreateFCmpOGT(x, a) : l_.b.CreateFCmpOLT(x, a), x, a);
-  return l_.b.CreateSelect(l_.b.CreateFCmpUNO(x, x), x, pick);
+  if (!is_float(type_)) return l_.b.CreateBinaryIntrinsic(larger ? llvm::Intrinsic::smax : llvm::Intrinsic::smin, a, x);
+  return l_.b.CreateSelect(larger ? l_.b.CreateFCmpOGT(x, a) : l_.b.CreateFCmpOLT(x, a), x, a);
 }
 
 void Accumulator::reset() const {
   for (Value* slot : block_) l_.b.CreateStore(identity(), slot);
   for (Value* slot : total_) l_.b.CreateStore(identity(), slot);
+  for (Value* slot : nan_) l_.b.CreateStore(llvm::Constant::getNullValue(l_.vector(l_.b.getInt1Ty())), slot);
 }
 
 void Accumulator::add(int64_t slot, Value* value, Value* mask) const {
   Value* a = l_.b.CreateLoad(value->getType(), block_[slot]);
-  Value* sum = combine(a, value);
+  Value* sum = pick(a, value);
   l_.b.CreateStore(mask ? l_.b.CreateSelect(mask, sum, a) : sum, block_[slot]);
+  if (nan_.empty()) return;
+  Value* here = mask ? l_.b.CreateAnd(mask, l_.is_nan(value)) : l_.is_nan(value);
+  l_.b.CreateStore(l_.b.CreateOr(l_.b.CreateLoad(here->getType(), nan_[slot]), here), nan_[slot]);
 }
 
 void Accumulator::end_block() const {
@@ -88,27 +98,41 @@ void Accumulator::end_block() const {
 
 Value* Accumulator::slot_total(int64_t slot) const {
   Value* made = l_.b.CreateLoad(identity()->getType(), block_[slot]);
+  if (!nan_.empty()) {
+    Value* met = l_.b.CreateLoad(l_.vector(l_.b.getInt1Ty()), nan_[slot]);
+    return l_.b.CreateSelect(met, llvm::ConstantFP::getNaN(made->getType()), made);
+  }
   if (total_.empty()) return made;
   return combine(l_.b.CreateLoad(made->getType(), total_[slot]), made);
 }
 
 Value* Accumulator::total() const {
-  std::vector<Value*> parts;
-  for (size_t u = 0; u < block_.size(); ++u) parts.push_back(slot_total(static_cast<int64_t>(u)));
+  std::vector<Value*> parts, met;
+  for (size_t u = 0; u < block_.size(); ++u) {
+    if (nan_.empty()) {
+      parts.push_back(slot_total(static_cast<int64_t>(u)));
+    } else {
+      parts.push_back(l_.b.CreateLoad(identity()->getType(), block_[u]));
+      met.push_back(l_.b.CreateLoad(l_.vector(l_.b.getInt1Ty()), nan_[u]));
+    }
+  }
   while (parts.size() > 1) {
     std::vector<Value*> halves;
-    for (size_t i = 0; i + 1 < parts.size(); i += 2) halves.push_back(combine(parts[i], parts[i + 1]));
+    for (size_t i = 0; i + 1 < parts.size(); i += 2) halves.push_back(pick(parts[i], parts[i + 1]));
     if (parts.size() % 2) halves.push_back(parts.back());
     parts = std::move(halves);
   }
-  return across_lanes(parts.front());
+  Value* made = across_lanes(parts.front());
+  if (met.empty()) return made;
+  for (size_t u = 1; u < met.size(); ++u) met[0] = l_.b.CreateOr(met[0], met[u]);
+  return l_.b.CreateSelect(l_.b.CreateOrReduce(met[0]), llvm::ConstantFP::getNaN(made->getType()), made);
 }
 
 Value* Accumulator::across_lanes(Value* vector) const {
   for (unsigned half = l_.width / 2; half; half /= 2) {
     std::vector<int> order(l_.width);
     for (unsigned lane = 0; lane < l_.width; ++lane) order[lane] = static_cast<int>(lane ^ half);
-    vector = combine(vector, l_.b.CreateShuffleVector(vector, order));
+    vector = pick(vector, l_.b.CreateShuffleVector(vector, order));
   }
   return vector;
 }

@@ -22,13 +22,16 @@ class Accumulator {
 
   llvm::Value* identity() const;
   llvm::Value* combine(llvm::Value* a, llvm::Value* x) const;
-  llvm::Value* across_lanes(llvm::Value* vector) const;
 
  private:
+  bool keeps_nan() const { return is_float(type_) && (op_ == LoopOp::RowMax || op_ == LoopOp::RowMin); }
+  llvm::Value* pick(llvm::Value* a, llvm::Value* x) const;  // combine(), where NaN is kept apart
+  llvm::Value* across_lanes(llvm::Value* vector) const;
   const Lanes& l_;
   LoopOp op_;
   Element type_;
   std::vector<llvm::Value*> block_, total_;
+  std::vector<llvm::Value*> nan_;  // of a largest or smallest float: whether a lane has met one
 };
 
 }  // namespace firesteel::cpu

@@ -120,7 +120,7 @@ class AcrossRows final : public RowBody {
 
   std::vector<Accumulator> one_pass(int pass, const Columns& rows, Value* column, int64_t unrolled, Value* mask,
                                     Value* begin, Value* end) {
-    const bool in_blocks = needs_blocks(1);
+    const bool in_blocks = needs_blocks(pass, 1);
     std::vector<Accumulator> sums = accumulators(pass, unrolled, in_blocks);
     nest(kernel_.row_loops(), kernel_.sizes.size() - 1, begin, end, [&](Value* from, Value* to) {
       if (!in_blocks) return steps(pass, sums, rows, column, mask, from, to);
@@ -154,7 +154,7 @@ class AcrossRows final : public RowBody {
   }
 
   void panels(Value* begin, Value* end, Value* from, Value* to, const Finish& finish) {
-    const bool has_totals = needs_blocks(kPanelSteps);
+    const bool has_totals = needs_blocks(0, kPanelSteps);
     memory_ = stack_bytes(panel_bytes() * (has_totals ? 2 : 1));
     emit_loop(l_, begin, end, n(panel_), [&](Value* first) {
       panel(first, smaller(b_.CreateAdd(first, n(panel_)), end), from, to, has_totals, finish);

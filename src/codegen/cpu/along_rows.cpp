@@ -65,7 +65,7 @@ class AlongRows final : public RowBody {
   std::vector<Accumulator> along_pass(int pass, const RowValues& row, Value* begin, Value* end) {
     const size_t first = kernel_.row_loops(), last = kernel_.sizes.size() - 1;
     const int64_t unrolled = unrolling(kernel_.sizes[last], pass);
-    const bool in_blocks = needs_blocks(l_.width * unrolled);
+    const bool in_blocks = needs_blocks(pass, l_.width * unrolled);
     std::vector<Accumulator> sums = accumulators(pass, unrolled, in_blocks);
     nest(first, last, begin, end,
          [&](Value* from, Value* to) { along_lanes(pass, sums, unrolled, row, from, to, in_blocks); });

@@ -1,6 +1,7 @@
 // What kernels with reductions share in both directions: addresses, values of points and rows, chunks.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -55,10 +56,15 @@ class RowBody {
   Value* stack_bytes(int64_t bytes);
 
   static constexpr int64_t kBlock = 16;  // steps of a sum between totals
-  // A row of which so many points are a step.
-  bool needs_blocks(int64_t points) const {
+  // A row of which so many points are a step, where what is made of it is rounded at every one.
+  bool needs_blocks(int pass, int64_t points) const {
     const Dim length = kernel_.row_length();
-    return !length.is_number() || length.number() / points > 2 * kBlock;
+    const std::vector<ExprId>& made = plan_.reductions[pass];
+    return (!length.is_number() || length.number() / points > 2 * kBlock) &&
+           std::any_of(made.begin(), made.end(), [&](ExprId id) {
+             const LoopExpr& expr = kernel_.exprs[id];
+             return is_float(expr.type) && (expr.op == LoopOp::RowSum || expr.op == LoopOp::RowProduct);
+           });
   }
 
   const LoopKernel& kernel_;
