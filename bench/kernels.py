@@ -41,6 +41,18 @@ def largest(x):
     return x.amax(-1)
 
 
+def running_sum(x):
+    return x.cumsum(-1)
+
+
+def running_sum_down(x):
+    return x.cumsum(0)
+
+
+def weights_so_far(x):
+    return (x.sigmoid() * 2).cumsum(-1).clamp(max=1000.0)
+
+
 def variance(x):
     return x.var(-1)
 
@@ -96,6 +108,9 @@ CASES = [
     (column_sum, [[(2048, 3072)], [(2047, 1021)], [(50000, 61)]]),
     (whole_sum, [[(2048, 3072)], [(2047, 1021)]]),
     (largest, [[(2048, 3072)], [(2047, 1021)]]),
+    (running_sum, [[(2048, 3072)], [(2047, 1021)], [(1000003,)]]),
+    (running_sum_down, [[(2048, 3072)], [(2047, 1021)]]),
+    (weights_so_far, [[(2048, 3072)], [(2047, 1021)]]),
     (variance, [[(2048, 3072)], [(2047, 1021)]]),
     (mean_square, [[(2048, 3072)] * 2, [(2047, 1021)] * 2]),
     (adamw, [[(1024, 1024)] * 4, [(1000003,)] * 4]),
@@ -105,7 +120,7 @@ CASES = [
     (rms_norm, [[(2048, 1024), (1024,)], [(511, 1021), (1021,)]]),
     (swiglu, [[(2048, 2816)] * 2, [(511, 2731)] * 2]),
 ]
-TRAINED = [layer_norm_residual, softmax_mask, cross_entropy, rms_norm, gelu_bias, swiglu]
+TRAINED = [layer_norm_residual, softmax_mask, cross_entropy, rms_norm, gelu_bias, swiglu, weights_so_far]
 
 
 def inputs(shapes, train):

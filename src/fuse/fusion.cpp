@@ -132,6 +132,7 @@ class Fuser {
       }
       loops_.reduce(reduced);
     }
+    if (space.walk != Walk::Any) walks_[seat.group] = space.walk;
     for (const auto& value : node.outputs) {
       if (!value->type.is_tensor()) continue;
       if (node.outputs.size() > 1 && !read_.contains(value.get())) continue;
@@ -202,6 +203,17 @@ class Fuser {
     return operand;
   }
 
+  Walk walk_of(Unit group) const {
+    auto found = walks_.find(group);
+    return found == walks_.end() ? Walk::Any : found->second;
+  }
+  static bool walks_alike(Walk a, Walk b) { return a == b || a == Walk::Any || b == Walk::Any; }
+
+  // A row that is walked in order is one loop: of several, memory would decide which is the outer one.
+  bool has_ordered_rows(Unit unit) const {
+    return walk_of(unit) == Walk::Any || loops_.leaves(reduced_.at(unit)).size() == 1;
+  }
+
   Dim points(const std::vector<LoopId>& leaves, bool reduced) const {
     Dim count = 1;
     for (LoopId leaf : leaves) count = loops_.is_reduced(leaf) == reduced ? count * loops_.size(leaf) : count;
@@ -230,6 +242,7 @@ class Fuser {
   // Whether every operand that this group computes is at hand, and no other one depends on the group.
   bool fits(const NodeSpace& space, const std::vector<Read>& reads, const Seat& seat) {
     if (units_.nodes(seat.group).size() >= options_.largest_group || !rows_fit(space, seat)) return false;
+    if (!walks_alike(space.walk, walk_of(seat.group))) return false;
     for (const Read& read : reads) {
       if (read.unit == UnitGraph::kNone) continue;
       if (read.unit != seat.group) {
@@ -266,6 +279,7 @@ class Fuser {
   bool merge(const Seat& into, const Seat& from) {
     if (units_.nodes(into.group).size() + units_.nodes(from.group).size() >= options_.largest_group) return false;
     if (units_.reaches(into.group, from.group) || units_.reaches(from.group, into.group)) return false;
+    if (!walks_alike(walk_of(into.group), walk_of(from.group))) return false;
     auto ours = reduced_.find(into.group), theirs = reduced_.find(from.group);
     const bool both = ours != reduced_.end() && theirs != reduced_.end();
     const bool of_points = loops_.has_reduced(into.placement);
@@ -275,6 +289,7 @@ class Fuser {
     if (!loops_.join(into.placement, from.placement, both)) return false;
     if (both && !of_points) loops_.join({ours->second}, {theirs->second}, true);
     if (theirs != reduced_.end() && !both) reduced_[into.group] = theirs->second;
+    if (const Walk walk = walk_of(from.group); walk != Walk::Any) walks_[into.group] = walk;
     units_.merge(into.group, from.group);
     return true;
   }
@@ -345,7 +360,7 @@ class Fuser {
       if (!is_large_enough(unit) || !done.insert(unit).second) continue;
       FusedGroup group = build_group(in_order(unit), {placements_, loops_, stored, repeated_});
       if (group.outputs.empty()) continue;
-      if (can_share_work(group.kernel)) {
+      if (can_share_work(group.kernel) && has_ordered_rows(unit)) {
         groups.push_back(std::move(group));
       } else if (!repeated_.empty()) {
         return std::nullopt;
@@ -376,6 +391,7 @@ class Fuser {
   Placements placements_;                                  // of the results of all members
   std::unordered_map<const Node*, GroupNode> spaces_;      // of all members
   std::unordered_map<Unit, std::vector<LoopId>> reduced_;  // of groups with rows: the loops along them
+  std::unordered_map<Unit, Walk> walks_;                   // of groups that go along rows in order
   std::unordered_set<Unit> groups_;
   std::unordered_map<const Node*, size_t> position_;
   std::unordered_map<const Value*, std::vector<Reader>> readers_;

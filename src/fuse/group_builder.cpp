@@ -30,6 +30,9 @@ class GroupBuilder {
         if (stored_.contains(output.get())) store(output.get());
       }
     }
+    const bool from_end =
+        std::any_of(nodes.begin(), nodes.end(), [](const GroupNode& n) { return n.space.walk == Walk::FromEnd; });
+    if (from_end) group_.kernel.walk_back();
     group_.kernel.settle_loops();
     return std::move(group_);
   }

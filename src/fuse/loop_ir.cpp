@@ -101,6 +101,7 @@ int operand_count(LoopOp op) {
 
 bool is_transcendental(LoopOp op) { return op >= LoopOp::Exp && op <= LoopOp::Erf; }
 bool is_reduction(LoopOp op) { return op >= LoopOp::RowSum && op <= LoopOp::RowAll; }
+bool is_running(LoopOp op) { return op == LoopOp::RunSum || op == LoopOp::RunProduct; }
 bool is_load(LoopOp op) { return op >= LoopOp::Load && op <= LoopOp::LoadIf; }
 bool has_map(LoopOp op) { return is_load(op) || op == LoopOp::Index; }
 
@@ -189,6 +190,10 @@ int64_t LoopKernel::transcendentals() const {
   return std::count_if(exprs.begin(), exprs.end(), [](const LoopExpr& expr) { return is_transcendental(expr.op); });
 }
 
+bool LoopKernel::has_running() const {
+  return std::any_of(exprs.begin(), exprs.end(), [](const LoopExpr& expr) { return is_running(expr.op); });
+}
+
 std::vector<bool> LoopKernel::varying(size_t loop) const {
   std::vector<bool> varies(exprs.size(), false);
   for (size_t i = 0; i < exprs.size(); ++i) {
@@ -197,7 +202,8 @@ std::vector<bool> LoopKernel::varying(size_t loop) const {
       varies[i] = loop < row_loops();
       continue;
     }
-    varies[i] = has_map(expr.op) && (loop >= expr.map.strides.size() || !is_number(expr.map.strides[loop], 0));
+    varies[i] = is_running(expr.op) && loop >= row_loops();
+    varies[i] = varies[i] || (has_map(expr.op) && (loop >= expr.map.strides.size() || !is_number(expr.map.strides[loop], 0)));
     for (int k = 0; k < operand_count(expr.op); ++k) varies[i] = varies[i] || varies[expr.operands[k]];
   }
   return varies;
@@ -211,6 +217,14 @@ void LoopKernel::reorder(const std::vector<size_t>& order) {
   };
   permute(sizes);
   each_map(*this, [&](IndexMap& map) { permute(map.strides); });
+}
+
+void LoopKernel::walk_back() {
+  const Dim last = sizes.back() + -1;
+  each_map(*this, [&](IndexMap& map) {
+    map.offset = map.offset + map.strides.back() * last;
+    map.strides.back() = map.strides.back() * -1;
+  });
 }
 
 // The memory whose order the loops follow: the first store; where there are rows, what covers most of the loops.

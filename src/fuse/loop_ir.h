@@ -4,6 +4,7 @@
 //  - A kernel computes every point of its index space alike. Where its last loops are `reduced`, what they run over is
 //  a
 //    row: a reduction takes a value of every point to one value of the row, which points of that row may read again.
+//    A running sum or product carries from each point of a row to the next; such a row is one loop, walked in order.
 //    Nothing else carries from point to point, and nothing from row to row.
 //  - Expressions are in SSA order: operands stand before their uses. Equal expressions are one (hash-consed).
 //  - Memory is read and written through index maps only: element = offset + Σ stride[d] · index[d]. Broadcasting is a
@@ -108,7 +109,9 @@ bool is_float(Element type);        // bf16, f16, f32, f64
   X(RowMax, "row_max", 1, "of a row: the largest, NaN where there is one")               \
   X(RowMin, "row_min", 1, "of a row: the smallest, NaN where there is one")              \
   X(RowAny, "row_any", 1, "of a row of bools")                                           \
-  X(RowAll, "row_all", 1, "of a row of bools")
+  X(RowAll, "row_all", 1, "of a row of bools")                                           \
+  X(RunSum, "run_sum", 1, "of the points of a row up to this one: a sum, ints wrap")     \
+  X(RunProduct, "run_product", 1, "of the points of a row up to this one")
 // clang-format on
 
 enum class LoopOp : uint8_t {
@@ -121,6 +124,7 @@ const char* loop_op_text(LoopOp op);
 int operand_count(LoopOp op);
 bool is_transcendental(LoopOp op);  // costs as much as some ten additions
 bool is_reduction(LoopOp op);
+bool is_running(LoopOp op);  // carries from point to point
 bool is_load(LoopOp op);  // reads a buffer
 bool has_map(LoopOp op);  // is said by an index map: reads a buffer, or is an index
 
@@ -179,8 +183,11 @@ class LoopKernel {
   Dim row_length() const;  // 1 where nothing is reduced
   size_t row_loops() const { return sizes.size() - reduced; }
   int64_t transcendentals() const;
+  bool has_running() const;
   std::vector<bool> varying(size_t loop) const;  // by expression: whether it changes along that loop
 
+  // The same points with the row, one loop, walked from its end.
+  void walk_back();
   // Puts loops in the order of memory, those over rows and those along a row each by themselves, and joins neighbours
   // that every map walks as one.
   void settle_loops();

@@ -16,7 +16,7 @@ namespace {
 const RowRule* row_rule(const Node& node) {
   if (!node.op.is_aten()) return nullptr;
   const std::string name = node.op.str();
-  for (const RowRules* rules : {&reduction_rules(), &norm_rules(), &channel_rules()}) {
+  for (const RowRules* rules : {&reduction_rules(), &norm_rules(), &channel_rules(), &running_rules()}) {
     if (auto found = rules->find(name); found != rules->end()) return &found->second;
   }
   return nullptr;
@@ -76,6 +76,7 @@ std::optional<NodeSpace> row_space(const Node& node, const RowRule& rule) {
   if (over.kind != Arg::Kind::Value || !is_loopable(over.value->type)) return std::nullopt;
   NodeSpace space;
   space.sizes = over.value->type.sizes;
+  space.walk = rule.walk;
   std::optional<std::vector<bool>> dims = rule.dims(node, space.sizes.size());
   if (!dims) return std::nullopt;
   const bool reduces = std::find(dims->begin(), dims->end(), true) != dims->end();

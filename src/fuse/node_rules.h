@@ -5,6 +5,9 @@
 
 namespace firesteel {
 
+// In which order a node goes along a row, where that matters to it.
+enum class Walk : uint8_t { Any, FromStart, FromEnd };
+
 // Where a node computes. Its results are values of all points, or of rows where dimensions are reduced.
 struct NodeSpace {
   std::vector<Dim> sizes;
@@ -15,6 +18,7 @@ struct NodeSpace {
   std::vector<const Value*> in_memory = {};
   // Operands that are read at other points: no kernel may both compute and read them, but it may compute them again.
   std::vector<const Value*> moved = {};
+  Walk walk = Walk::Any;
 
   bool wants_in_memory(const Value* operand) const;
   bool is_moved(const Value* operand) const;

@@ -18,7 +18,7 @@ constexpr int64_t kChunkPoints = 1 << 15;
 constexpr int64_t kChunkSums = 1 << 16, kManyChunks = 16;  // more chunks than that only while their sums are few
 
 int cost_of(LoopOp op) {
-  if (is_transcendental(op)) return 10;
+  if (is_transcendental(op) || is_running(op)) return 10;
   if (op == LoopOp::Div || op == LoopOp::Sqrt) return 5;
   if (is_load(op)) return 2;
   return op == LoopOp::Constant || op == LoopOp::Size ? 0 : 1;
@@ -58,7 +58,7 @@ void RowPlan::find_levels(const LoopKernel& kernel) {
       of_row = of_row && std::all_of(expr.map.strides.begin() + static_cast<int64_t>(kernel.row_loops()),
                                      expr.map.strides.end(), [](const Dim& stride) { return is_number(stride, 0); });
     }
-    per_row[i] = of_row;
+    per_row[i] = of_row && !is_running(expr.op);
     if (is_reduction(expr.op)) {
       per_row[i] = true;
       ++pass[i];
@@ -151,7 +151,7 @@ void RowPlan::choose_direction(const LoopKernel& kernel) {
     int total = 0;
     auto add = [&](const IndexMap& map) {
       const Dim& stride = map.strides[loop];
-      total += is_number(stride, 1) ? 1 : is_number(stride, 0) ? 0 : -2;
+      total += is_number(stride, 1) || is_number(stride, -1) ? 1 : is_number(stride, 0) ? 0 : -2;
     };
     const std::vector<bool> varies = kernel.varying(loop);
     for (size_t i = 0; i < kernel.exprs.size(); ++i) {
@@ -175,7 +175,7 @@ void RowPlan::choose_direction(const LoopKernel& kernel) {
 void RowPlan::choose_chunks(const LoopKernel& kernel) {
   const Dim rows = kernel.rows(), length = kernel.row_length();
   const int64_t few = across ? kFewColumns : kFewRows;
-  if (passes != 1 || (rows.is_number() && rows.number() > few)) return;
+  if (passes != 1 || kernel.has_running() || (rows.is_number() && rows.number() > few)) return;
   if (rows.is_number() && length.is_number()) {
     cut = Cut::Always;
     if (!chunks_of(*this, rows.number(), length.number(), kernel.sizes[kernel.row_loops()].number()).count)

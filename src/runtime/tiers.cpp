@@ -8,6 +8,7 @@
 #include <ATen/Context.h>
 
 #include "freeze/freeze.h"
+#include "fuse/from_end.h"
 #include "fuse/loss_parts.h"
 #include "fuse/matmul_choice.h"
 #include "fuse/table_gradients.h"
@@ -25,7 +26,7 @@ FuseOptions fuse_options() {
 
 bool prepare_for_native(Graph& graph) {
   bool changed = false;
-  for (auto* change : {choose_matmuls, split_losses, choose_table_gradients}) changed = change(graph) || changed;
+  for (auto* change : {choose_matmuls, split_losses, choose_table_gradients, join_flipped_sums}) changed = change(graph) || changed;
   return changed;
 }
 

@@ -143,6 +143,7 @@ SMOOTH = [
     "{x}.norm(dim={d})",
     "{x}.cumsum({d})",
     "{x}.clamp(-1.25, 1.25).prod({d})",
+    "{x}.clamp(-1.25, 1.25).cumprod({d})",
     "F.mse_loss({x}, {x} * 0.5)",
     "{x}.sum({d}, keepdim=True) * {x}",
 ]
@@ -173,6 +174,7 @@ WHOLE = [
     "{k}.prod({d})",
     "{k}.amax({d})",
     "{k}.cumsum({d})",
+    "{b}.cumsum({d})",
     "torch.maximum({k}, {l})",
     "torch.where({b}, {k}, {l})",
     "{b}.long()",

@@ -16,6 +16,7 @@ class Accumulator {
 
   void reset() const;
   void add(int64_t slot, llvm::Value* value, llvm::Value* mask) const;  // lanes outside the mask add nothing
+  void set(int64_t slot, llvm::Value* value) const { l_.b.CreateStore(value, block_[slot]); }
   void end_block() const;
   llvm::Value* slot_total(int64_t slot) const;  // a vector, lane by lane
   llvm::Value* total() const;                   // of all slots and lanes, in every lane

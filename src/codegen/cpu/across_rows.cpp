@@ -19,7 +19,7 @@ class AcrossRows final : public RowBody {
     const Dim& inner = kernel.sizes[lane_loop_];
     unrolled_ = unrolling(inner, 0);
     const int64_t tile = l_.width * unrolled_;
-    in_panels_ = plan.passes == 1 && at_least(inner, tile + 1) && at_least(kernel.row_length(), 4 * kPanelSteps) &&
+    in_panels_ = plan.passes == 1 && !kernel.has_running() && at_least(inner, tile + 1) && at_least(kernel.row_length(), 4 * kPanelSteps) &&
                  at_least(kernel.sizes.back(), kPanelSteps);
     int64_t bytes = 0;
     for (ExprId id : plan.reductions[0]) bytes += element_bytes(chunk_type(id));
@@ -122,6 +122,7 @@ class AcrossRows final : public RowBody {
                                     Value* begin, Value* end) {
     const bool in_blocks = needs_blocks(pass, 1);
     std::vector<Accumulator> sums = accumulators(pass, unrolled, in_blocks);
+    start_running(pass, unrolled);
     nest(kernel_.row_loops(), kernel_.sizes.size() - 1, begin, end, [&](Value* from, Value* to) {
       if (!in_blocks) return steps(pass, sums, rows, column, mask, from, to);
       emit_loop(l_, from, to, n(kBlock), [&](Value* i) {

@@ -67,6 +67,7 @@ class AlongRows final : public RowBody {
     const int64_t unrolled = unrolling(kernel_.sizes[last], pass);
     const bool in_blocks = needs_blocks(pass, l_.width * unrolled);
     std::vector<Accumulator> sums = accumulators(pass, unrolled, in_blocks);
+    start_running(pass, 1);
     nest(first, last, begin, end,
          [&](Value* from, Value* to) { along_lanes(pass, sums, unrolled, row, from, to, in_blocks); });
     return sums;

@@ -41,6 +41,13 @@ Value* emit_quotient(const Lanes& l, Value* a, Value* c) {
   return l.b.CreateSelect(minus, l.b.CreateNeg(a), quotient);
 }
 
+// The last lane first.
+Value* turned(const Lanes& l, Value* vector) {
+  std::vector<int> order(l.width);
+  for (unsigned lane = 0; lane < l.width; ++lane) order[lane] = static_cast<int>(l.width - 1 - lane);
+  return l.b.CreateShuffleVector(vector, order);
+}
+
 // The addresses of a vector whose elements do not lie side by side.
 Value* addresses(const Lanes& l, Element type, Value* from, Value* stride, Value* further = nullptr) {
   Value* steps = l.b.CreateMul(l.b.CreateStepVector(l.i64()), l.splat(stride));
@@ -170,6 +177,10 @@ Value* emit_load(const Lanes& l, Element type, Value* from, Value* stride, Value
   llvm::Type* vector = l.vector(element);
   const llvm::Align align(element_bytes(type));
   if (is_number(stride, 0)) return widen(l, l.splat(l.b.CreateAlignedLoad(element, from, align)), type);
+  if (is_number(stride, -1)) {
+    Value* lowest = l.b.CreateConstGEP1_64(element, from, uint64_t{1} - l.width);
+    return turned(l, emit_load(l, type, lowest, l.b.getInt64(1), mask ? turned(l, mask) : nullptr));
+  }
   if (!is_number(stride, 1)) return emit_gather(l, type, addresses(l, type, from, stride), mask);
   if (!mask) return widen(l, l.b.CreateAlignedLoad(vector, from, align), type);
   return widen(l, l.b.CreateMaskedLoad(vector, from, align, mask, llvm::Constant::getNullValue(vector)), type);
@@ -217,6 +228,10 @@ Value* emit_load_if(const Lanes& l, Element type, Value* from, Value* stride, Va
 
 void emit_store(const Lanes& l, Element type, Value* value, Value* to, Value* stride, Value* mask) {
   const llvm::Align align(element_bytes(type));
+  if (is_number(stride, -1)) {
+    Value* lowest = l.b.CreateConstGEP1_64(l.memory_element(type), to, uint64_t{1} - l.width);
+    return emit_store(l, type, turned(l, value), lowest, l.b.getInt64(1), mask ? turned(l, mask) : nullptr);
+  }
   Value* stored = narrow(l, value, type);
   if (!is_number(stride, 1)) {
     l.b.CreateMaskedScatter(stored, addresses(l, type, to, stride), align, mask ? mask : l.all_lanes());

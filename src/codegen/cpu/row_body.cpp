@@ -165,7 +165,13 @@ void RowBody::emit_points(int pass, const std::vector<Accumulator>& sums, int64_
       values[id] = emit_load(l_, computed_as(kernel_.type(id)), kept_place(id, position), n(1), mask);
       continue;
     }
-    values[id] = evaluate(kernel_.exprs[id], values, lane, mask);
+    const LoopExpr& expr = kernel_.exprs[id];
+    if (is_running(expr.op)) {
+      Value* next = values[expr.operands[0]];
+      values[id] = plan_.across ? running_.at(id)[slot].across(next) : running_.at(id).front().along(next);
+    } else {
+      values[id] = evaluate(expr, values, lane, mask);
+    }
     if (kept_from == pass)
       emit_store(l_, computed_as(kernel_.type(id)), values[id], kept_place(id, position), n(1), mask);
   }
@@ -188,6 +194,25 @@ std::vector<Accumulator> RowBody::accumulators(int pass, int64_t unrolled, bool 
     sums.back().reset();
   }
   return sums;
+}
+
+void RowBody::start_running(int pass, int64_t slots) {
+  running_.clear();
+  for (ExprId id : plan_.needed[pass]) {
+    const LoopExpr& expr = kernel_.exprs[id];
+    if (!is_running(expr.op)) continue;
+    // A sum of whole numbers, or of floats of a narrower type, is the same in any order, or nearly; no part of it alone
+    // is infinite.
+    const LoopExpr& point = kernel_.exprs[expr.operands[0]];
+    const bool from_narrow = point.op == LoopOp::Cast &&
+                             (kernel_.type(point.operands[0]) == Element::F16 ||
+                              (expr.type == Element::F64 && kernel_.type(point.operands[0]) == Element::F32));
+    const bool in_order = expr.op == LoopOp::RunProduct || (is_float(expr.type) && !from_narrow);
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      running_[id].emplace_back(l_, expr.op, expr.type, in_order);
+      running_[id].back().reset();
+    }
+  }
 }
 
 void RowBody::nest(size_t d, size_t last, Value* begin, Value* end, const std::function<void(Value*, Value*)>& body) {

@@ -5,9 +5,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "codegen/cpu/accumulator.h"
 #include "codegen/cpu/emit_expr.h"
+#include "codegen/cpu/running_value.h"
 #include "fuse/row_plan.h"
 
 namespace firesteel::cpu {
@@ -47,6 +49,7 @@ class RowBody {
   void emit_points(int pass, const std::vector<Accumulator>& sums, int64_t slot, const RowValues& row, Value* lane,
                    Value* position, Value* mask);
   std::vector<Accumulator> accumulators(int pass, int64_t unrolled, bool in_blocks);
+  void start_running(int pass, int64_t slots);  // what carries from point to point, at the start of rows
   // The reduced loops [d, last), each over all of its steps but the first, which may be cut to a chunk.
   void nest(size_t d, size_t last, Value* begin, Value* end, const std::function<void(Value*, Value*)>& body);
   void store_row(const RowValues& row, Value* column);  // of one row, the same in every lane
@@ -76,6 +79,7 @@ class RowBody {
   std::optional<SizeValues> sizes_;
   std::vector<Value*> buffers_;
   std::vector<Value*> index_;  // of each loop, but that of the lanes
+  std::unordered_map<ExprId, std::vector<RunningValue>> running_;  // of the current pass, by slot
 
  private:
   Value* evaluate(const LoopExpr& expr, const RowValues& values, Value* lane, Value* mask);
