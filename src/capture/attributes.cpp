@@ -11,6 +11,7 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/function_attributes.h"
 #include "capture/mapping_proxies.h"
+#include "capture/thread_locals.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -68,12 +69,20 @@ PyRef wrapped_module_attribute(Capture& capture, PyObject* module, PyObject* nam
   capture.stop(BreakReason::Attribute, spelled(module, name));
 }
 
+// Namespaces of torch.ops and their operators make their members when asked, in Python of their own, and keep them.
+PyRef operator_member(Capture& capture, PyObject* owner, PyObject* name) {
+  PyRef value;
+  {
+    Suspended suspended(capture);
+    value = checked(PyObject_GetAttr(owner, name));
+  }
+  return capture.admit(value.get(), capture.sources.pinned(value.get(), std::string(python::text_of(name))));
+}
+
 PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name) {
   if (std::string_view(Py_TYPE(module)->tp_name) == "torch._ops" ||
       std::string_view(Py_TYPE(module)->tp_name).starts_with("_Op")) {
-    // Namespaces of torch.ops make their members when asked and keep them.
-    PyRef value = checked(PyObject_GetAttr(module, name));
-    return capture.admit(value.get(), capture.sources.pinned(value.get(), std::string(python::text_of(name))));
+    return operator_member(capture, module, name);
   }
   PyObject* dict = PyModule_GetDict(module);
   if (!dict) capture.stop(BreakReason::Attribute, spelled(module, name));  // it was never initialized
@@ -176,6 +185,9 @@ PyRef class_object_attribute(Capture& capture, PyObject* object, PyObject* name)
                ? value
                : capture.admit(value.get(), pinned(capture, type, name, value.get()));
   }
+  // Facts of a class's layout, which never change.
+  if (is_one_of(text, {"__flags__", "__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__"}))
+    return checked(PyObject_GetAttr(object, name));
   if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
   if (text == "__dict__") capture.stop(BreakReason::Attribute, spelled(object, name));
   // A data descriptor of the metaclass goes first.
@@ -308,7 +320,8 @@ PyRef fallback_attribute(Capture& capture, PyObject* object, PyObject* name) {
     const Source* dict_source = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
     return dict ? nn_module_attribute(capture, dict, dict_source, name) : PyRef();
   }
-  if (!PyFunction_Check(fallback)) capture.stop(BreakReason::Attribute, spelled(object, name));
+  if (!PyFunction_Check(fallback) && !Py_IS_TYPE(fallback, &PyMethodDescr_Type))  // `__getattr__ = dict.get`
+    capture.stop(BreakReason::Attribute, spelled(object, name));
   capture.admit(fallback, pinned(capture, type, getattr, fallback));
   CallArgs args;
   args.values = {PyRef::borrow(object), PyRef::borrow(name)};
@@ -407,10 +420,14 @@ PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
   capture.settle(object);
   if (python::is_tensor(object)) return tensor_attribute(capture, object, name);
   if (PyModule_Check(object)) return python_module_attribute(capture, object, name);
-  if (is_torch_op(object)) {
-    PyRef value = checked(PyObject_GetAttr(object, name));
-    return capture.admit(value.get(), capture.sources.pinned(value.get(), std::string(python::text_of(name))));
+  if (is_torch_op(object)) return operator_member(capture, object, name);
+  if (PyCell_Check(object) && PyCell_GET(object) && python::text_of(name) == "cell_contents") {
+    PyRef held = PyRef::borrow(PyCell_GET(object));
+    const Source* cell = capture.source_of(object);
+    return cell ? capture.admit_value(held.get(), capture.sources.step(cell, AccessKind::CellContents))
+                : capture.adopt(std::move(held));
   }
+  if (is_thread_local(object)) return thread_local_attribute(capture, object, name);
   if (Py_IS_TYPE(object, &PySuper_Type)) return super_attribute(capture, object, name);
   if (PyRef found = passed_on(capture, object, name)) return found;
   if (PyWeakref_CheckProxy(object) && PyWeakref_GET_OBJECT(object) != Py_None)

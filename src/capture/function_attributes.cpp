@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "capture/getters.h"
 #include "python/constants.h"
 #include "python/errors.h"
 
@@ -16,10 +17,14 @@ using guards::GuardKind;
 using guards::Source;
 using python::checked;
 
+constexpr std::pair<std::string_view, AccessKind> kParts[] = {{"__defaults__", AccessKind::FunctionDefaults},
+                                                              {"__kwdefaults__", AccessKind::FunctionKwDefaults},
+                                                              {"__closure__", AccessKind::FunctionClosure},
+                                                              {"__annotations__", AccessKind::Computed},
+                                                              {"__dict__", AccessKind::InstanceDict}};
+
 bool is_part(std::string_view text) {
-  constexpr std::string_view kParts[] = {"__defaults__", "__kwdefaults__", "__closure__", "__annotations__",
-                                         "__dict__"};
-  return std::find(std::begin(kParts), std::end(kParts), text) != std::end(kParts);
+  return std::any_of(std::begin(kParts), std::end(kParts), [&](const auto& row) { return row.first == text; });
 }
 
 }  // namespace
@@ -47,7 +52,16 @@ PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
   if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
   if (text == "__get__" || text == "__call__") return checked(PyObject_GetAttr(object, name));
   if (is_part(text)) {
-    if (capture.is_made(object)) return checked(PyObject_GetAttr(object, name));
+    PyRef value = checked(PyObject_GetAttr(object, name));
+    const Source* source = capture.is_made(object) ? nullptr : capture.source_of(object);
+    if (!source && capture.is_made(object)) return value;
+    for (const auto& [word, kind] : kParts) {
+      // A function without defaults has None in their place, which no step leads to.
+      if (source && text == word && value.get() != Py_None)
+        return capture.admit(value.get(), kind == AccessKind::Computed
+                                              ? capture.sources.computed(getter_of(name), source, nullptr)
+                                              : capture.sources.step(source, kind));
+    }
     capture.stop(BreakReason::Attribute, fmt::format("`.{}` of a function", text));
   }
 #if PY_VERSION_HEX >= 0x030C0000
