@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "aot/dispatch_keys.h"
+#include "capture/branch_calls.h"
 #include "capture/callables.h"
 #include "capture/frame_hook.h"
 #include "capture/marked_function.h"
@@ -179,6 +180,8 @@ const std::vector<ControlRule>& control_rules() {
       {"firesteel._C", "is_compiling", yes},
       {"firesteel._C", "is_dynamo_compiling", yes},
       {"firesteel._C", "is_exporting", no},
+      {"torch", "cond", choose_branch},
+      {"torch", "while_loop", loop_on_data},
   };
   return *rows;
 }

@@ -9,7 +9,7 @@ import torch
 
 import firesteel
 
-from .. import _backends
+from .. import _backends, _branches
 from . import callers, dropin, dynamo_config, exceptions
 
 
@@ -117,8 +117,20 @@ def is_dynamo_compiling():
     return firesteel.is_dynamo_compiling() or dropin.original(torch.compiler.is_dynamo_compiling)()
 
 
+def cond(pred, true_fn, false_fn, operands=()):
+    if node := _branches.nested(_branches.Choice, true_fn, false_fn):
+        return node(pred, operands, ())
+    return dropin.original(torch.cond)(pred, true_fn, false_fn, operands)
+
+
+def while_loop(cond_fn, body_fn, carried_inputs):
+    if node := _branches.nested(_branches.Loop, cond_fn, body_fn):
+        return node(carried_inputs, ())
+    return dropin.original(torch.while_loop)(cond_fn, body_fn, carried_inputs)
+
+
 # Capture has rules of its own for these.
-is_compiling.keeps_rule = is_dynamo_compiling.keeps_rule = True
+is_compiling.keeps_rule = is_dynamo_compiling.keeps_rule = cond.keeps_rule = while_loop.keeps_rule = True
 
 
 def reset():
@@ -137,6 +149,8 @@ def list_backends(exclude_tags=("debug", "experimental")):
 def early_routes():
     """Module, name, ours: what `import torch` has loaded."""
     yield "torch", "compile", compile
+    yield "torch", "cond", cond
+    yield "torch", "while_loop", while_loop
     controls = {
         "compile": compile,
         "reset": reset,
