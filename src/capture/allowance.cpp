@@ -26,6 +26,11 @@ CapturedData& captured_data() {
   return data;
 }
 
+bool& lifts_tensors() {
+  static bool lifts = false;
+  return lifts;
+}
+
 void set_compile_watcher(PyObject* given) {
   watcher() = given == Py_None ? python::PyRef() : python::PyRef::borrow(given);
 }

@@ -28,6 +28,10 @@ struct CapturedData {
 };
 CapturedData& captured_data();
 
+// For backends that are functions all tensors are inputs, whether arguments lead to them or globals and attributes:
+// others in their places need no compilation.
+bool& lifts_tensors();
+
 // None: nobody is asked any more.
 void set_compile_watcher(PyObject* watcher);
 

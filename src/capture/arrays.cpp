@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "capture/capture.h"
+#include "capture/wanted_inputs.h"
 #include "guards/ambient.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -160,6 +161,9 @@ PyRef array_at(Capture& capture, PyObject* value, const Source* source) {
     if (capture.input_sources[i] == tensor)
       return wrapped_once(capture, capture.admit(capture.arguments[i].get(), tensor).get());
   }
+  // One of a global or an attribute is known once something has read it: then it is an input as well.
+  if (tensor_of(value) && WantedInputs::add(source))
+    capture.stop(BreakReason::Numpy, "an array from outside shares memory with a tensor, or is none that torch takes");
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include "capture/bindings.h"
 #include "capture/callables.h"
 #include "capture/events.h"
+#include "capture/exception_form.h"
 #include "capture/frame_hook.h"
 #include "capture/marked_function.h"
 #include "capture/marks.h"
@@ -153,6 +154,9 @@ void bind_controls(nb::module_& module) {
         captured_data() = {numbers, sizes};
       },
       nb::arg("numbers"), nb::arg("sizes"));
+  module.def("_lift_tensors", [](bool lift) { lifts_tensors() = lift; }, nb::arg("lift"));
+  module.def(
+      "_set_exception_form", [](nb::handle form) { set_exception_form(form.ptr()); }, nb::arg("form").none());
   module.def(
       "_lie_apart",
       [](nb::handle one, nb::handle other) {

@@ -8,6 +8,7 @@
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/wanted_inputs.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -28,6 +29,16 @@ bool is_fixed_object(PyObject* object) {
          Py_IS_TYPE(object, &PyMethodDescr_Type) || Py_IS_TYPE(object, &PyWrapperDescr_Type) ||
          Py_IS_TYPE(object, &PyClassMethodDescr_Type) || Py_IS_TYPE(object, &PyProperty_Type) ||
          is_own_callable(object);
+}
+
+// Of a set, or a dict's keys: what is compared by C code alone. A weak reference to such an object stays the same one.
+bool is_known_by_identity(PyObject* object) {
+  if (is_fixed_object(object) || PyFunction_Check(object) || Py_IS_TYPE(object, &_PyMethodWrapper_Type) ||
+      Py_IS_TYPE(object, &PyGetSetDescr_Type))
+    return true;
+  if (!PyWeakref_CheckRefExact(object)) return false;
+  PyTypeObject* type = Py_TYPE(PyWeakref_GET_OBJECT(object));
+  return type->tp_hash == PyBaseObject_Type.tp_hash && type->tp_richcompare == PyBaseObject_Type.tp_richcompare;
 }
 
 bool is_bound_builtin(PyObject* object) {
@@ -262,6 +273,7 @@ PyRef Capture::tensor_at(PyObject* real, const Source* source) {
   remember(real, source);
   auto found = fakes_.find(real);
   if (found != fakes_.end()) return found->second;
+  WantedInputs::add_tensor(source);
   // The graph holds this very tensor, so the way to it must keep leading here.
   add_guard({GuardKind::Identity, source, PyRef::borrow(real)});
   PyRef fake = python::wrap_as(stand_in_for(python::unpack(real)), Py_TYPE(real), real);
@@ -309,7 +321,7 @@ void Capture::consult(PyObject* given) {
     PyRef items = python::checked(PyFrozenSet_New(container));
     PyRef iterator = python::checked(PyObject_GetIter(items.get()));
     while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) {
-      if (!is_guardable_constant(item.get()) && !PyType_Check(item.get()))
+      if (!is_guardable_constant(item.get()) && !is_known_by_identity(item.get()))
         stop(BreakReason::Value, fmt::format("a set that holds a {} is read", Py_TYPE(item.get())->tp_name));
     }
     add_guard({GuardKind::Items, source, items});
@@ -332,7 +344,7 @@ void Capture::consult(PyObject* given) {
   Py_ssize_t position = 0;
   PyObject *key = nullptr, *value = nullptr;
   while (PyDict_Next(container, &position, &key, &value)) {
-    if (!is_guardable_constant(key) && !is_fixed_object(key) && !PyFunction_Check(key) && !is_special_form(key))
+    if (!is_guardable_constant(key) && !is_known_by_identity(key) && !is_special_form(key))
       stop(BreakReason::Value, fmt::format("a dict with a {} as a key is read", Py_TYPE(key)->tp_name));
     child(value, sources.item(source, key));
   }

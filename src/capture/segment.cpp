@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "capture/allowance.h"
 #include "capture/attempt.h"
+#include "capture/exception_form.h"
 #include "capture/frame_hook.h"
 #include "capture/inference_mode.h"
 #include "capture/marks.h"
@@ -19,6 +20,7 @@
 #include "capture/oracle.h"
 #include "capture/recipe_maker.h"
 #include "capture/result_kinds.h"
+#include "capture/wanted_inputs.h"
 #include "compiler.h"
 #include "python/errors.h"
 #include "python/no_collection.h"
@@ -287,9 +289,13 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
   const Oracle oracle;
   bool nests = follows_inner_breaks() && !whole;
   const KeepPlaces places(start.frames);
+  std::vector<guards::SourcePath> moving = start.moving ? *start.moving : std::vector<guards::SourcePath>();
+  SegmentStart from = start;
+  from.moving = &moving;
+  WantedInputs wanted(lifts_tensors() && backend.kind == Backend::Callable);
   for (int tries = 0;; ++tries) {
     if (start.shape) hide_free_variables(start.frame());
-    auto attempt = std::make_unique<Attempt>(start, backend, stop_at, locate_backward);
+    auto attempt = std::make_unique<Attempt>(from, backend, stop_at, locate_backward);
     Capture& capture = attempt->capture;
     capture.cached_calls = &cached_calls;
     capture.whole_stretches = whole ? 1 : 0;
@@ -332,10 +338,14 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
       continue;
     }
     throw_interrupt(capture);
+    if (wanted.take(moving)) {
+      --tries;
+      continue;
+    }
     if (broken && broken->is_error && !whole) throw_break(*broken);
     // An exception that leaves a function of one graph is the program's own: nothing has run yet.
     if (broken && whole && broken->reason == BreakReason::Exception && capture.uncaught)
-      throw_as_itself(capture.uncaught.get());
+      throw_as_itself(formed_exception(capture.uncaught.get()).get());
     if (!broken) {
       finish(*attempt, std::move(executable), backend, ambient);
       // A break between the instructions of a frame that was entered is one like any other.

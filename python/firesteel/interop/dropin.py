@@ -8,7 +8,7 @@ import importlib.machinery
 import sys
 import types
 
-from .. import _C
+from .. import _C, _branches
 
 _LATE = "torch._dynamo"
 _routes = {}  # key -> our function, for the code that stands in
@@ -25,6 +25,9 @@ def install():
     from . import exceptions, torch_names
 
     _C._set_error_provider(exceptions.provide)
+    _C._set_exception_form(exceptions.of_program)
+    _C._lift_tensors(True)
+    _branches.serves_nested = True
     for module, name, ours in torch_names.early_routes():
         _route(sys.modules[module], name, ours)
     if _is_loaded(_LATE):
@@ -40,6 +43,9 @@ def uninstall():
         return
     _installed = False
     _C._set_error_provider(None)
+    _C._set_exception_form(None)
+    _C._lift_tensors(False)
+    _branches.serves_nested = False
     _C._set_capture_listener(None)
     _C._set_compile_watcher(None)
     _C._set_array_rules(None)

@@ -1,6 +1,7 @@
 """Firesteel's errors as PyTorch's users catch them: each also is of PyTorch's type. Loads torch._dynamo."""
 
 import functools
+import sys
 import warnings
 
 from .. import _C
@@ -32,11 +33,7 @@ def twin(name):
 
     def start(self, message=""):
         RuntimeError.__init__(self, message)
-        self.msg = message
-        self.real_stack = None
-        self.gb_type = self.category = None
-        self.skip_frame = self.logged = False
-        self._torch_dynamo_tracer_output = self.frame_exec_strategy = None
+        self.__dict__.update(_FIELDS, msg=message)
 
     bases = (ours, theirs)
     if name == "ControlError":
@@ -45,6 +42,49 @@ def twin(name):
 
         bases += (AssertionError, ConstraintViolationError)
     return type(name, bases, {"__init__": start, "__module__": "firesteel", "__doc__": ours.__doc__})
+
+
+def of_program(error):
+    """What a function with fullgraph=True raises for an exception of the program's that ended its capture.
+
+    It is of the exception's own class, and of PyTorch's as well, which raises nothing but that one.
+    """
+    if not isinstance(error, Exception) or "torch._dynamo" not in sys.modules:  # nobody has a name for PyTorch's
+        return error
+    from torch._dynamo import exc
+
+    if isinstance(error, exc.TorchDynamoException):
+        return error
+    try:
+        kind = _also_unsupported(type(error))
+        raised = kind.__new__(kind, *error.args)
+        raised.__dict__.update(_FIELDS, msg=str(error))
+        raised.__dict__.update(error.__dict__)
+        for name in ("name", "obj", "value"):  # which exceptions of Python keep beside their arguments
+            if hasattr(error, name):
+                setattr(raised, name, getattr(error, name))
+    except (TypeError, AttributeError):  # a class that cannot be combined, or made in another way
+        return error
+    raised.args = error.args
+    raised.__cause__, raised.__context__ = error.__cause__, error.__context__
+    raised.__suppress_context__ = error.__suppress_context__
+    return raised.with_traceback(error.__traceback__)
+
+
+_FIELDS = {"real_stack": None, "gb_type": None, "category": None, "skip_frame": False, "logged": False}
+_FIELDS |= {"_torch_dynamo_tracer_output": None, "frame_exec_strategy": None}
+
+
+@functools.cache
+def _also_unsupported(kind):
+    from torch._dynamo import exc
+
+    # An operator that fails is another matter to PyTorch, which is a RuntimeError here.
+    theirs = (exc.Unsupported, exc.TorchRuntimeError) if kind is RuntimeError else (exc.Unsupported,)
+    bases = theirs if issubclass(exc.Unsupported, kind) else (kind, *theirs)
+    names = {"__init__": lambda self, *args, **kwargs: None, "__str__": kind.__str__, "__doc__": kind.__doc__}
+    names |= {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, bases, names)
 
 
 @functools.cache

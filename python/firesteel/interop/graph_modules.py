@@ -11,6 +11,7 @@ import re
 
 import torch
 import torch.fx
+from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
@@ -60,7 +61,8 @@ class Builder:
     def __init__(self, backend, keywords, name):
         self.backend, self.keywords, self.name = backend, keywords, name
         self.graph = torch.fx.Graph()
-        self.fakes = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+        environment = ShapeEnv(assume_static_by_default=True)
+        self.fakes = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
         self.examples = []
         self.inputs = []  # name and open dimensions
         self.modules = []  # given to functions that are not looked into
@@ -100,14 +102,15 @@ class Builder:
         self.graph.lint()
         self._drop_unread_items()
         self._drop_idle_switches()
-        examples, self.outputs = self.examples, len(outputs)
+        examples, fakes, self.outputs = self.examples, self.fakes, len(outputs)
         self.fakes = self.examples = None
         if any(dims for _, dims in self.inputs) or not all(isinstance(example, torch.Tensor) for example in examples):
             from .open_graphs import OpenGraph
 
             return OpenGraph(self, self.inputs)
         graph, self.graph = self.graph, None
-        return self.hand_over(self._module_of(graph), examples)
+        with tracing(TracingContext(fakes)):
+            return self.hand_over(self._module_of(graph), examples)
 
     def module(self):
         """A module of its own that holds the graph."""

@@ -119,3 +119,32 @@ def test_what_arrays_guard(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_arrays_that_are_no_arguments(tmp_path):
+    passes(
+        """
+    import numpy as np
+
+    def test_globals_closures_and_attributes(self):
+        np = self.np
+        closed = np.arange(3.0)
+        class Held:
+            pass
+        held = Held()
+        held.array = np.full(3, 2.0)
+        def f(x):
+            return x + closed * held.array
+        counter = CompileCounter()
+        compiled = torch.compile(f, backend=counter, fullgraph=True)
+        x = np.arange(3.0)
+        self.assertEqual(compiled(x), f(x))
+        closed[0] = 7
+        self.assertEqual(compiled(x), f(x))
+        held.array = np.full(3, 5.0)
+        self.assertEqual(compiled(x), f(x))
+        self.assertEqual(counter.frame_count, 1)
+        self.assertIs(type(compiled(x)), np.ndarray)
+    """,
+        tmp_path,
+    )
