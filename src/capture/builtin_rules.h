@@ -26,6 +26,12 @@ namespace firesteel::capture {
 FIRESTEEL_ITEM_RULES(X)
 #undef X
 
+// ops_values.cpp: operator.iadd and its like, as `+=` does it.
+PyRef assign_operator(Capture& capture, PyObject* callable, CallArgs& args);
+
+// ops_exceptions.cpp: traceback.clear_frames.
+PyRef forget_frames(Capture& capture, PyObject* callable, CallArgs& args);
+
 // identities.cpp
 PyRef hash_of(Capture& capture, PyObject* callable, CallArgs& args);
 PyRef address(Capture& capture, PyObject* callable, CallArgs& args);

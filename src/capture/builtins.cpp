@@ -162,6 +162,9 @@ PyRef has_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
   PyRef name = interned_name(args);
   if (!name) return args.call(callable);
   if (python::is_tensor(args[0])) {
+    // What somebody has set on the tensor itself is guarded, its absence as well.
+    if (!_PyType_Lookup(Py_TYPE(args[0]), name.get()))
+      return checked(PyBool_FromLong(find_attribute(capture, args[0], name.get()) ? 1 : 0));
     Suspended suspended(capture);
     return args.call(callable);
   }
@@ -315,6 +318,8 @@ constexpr auto kRules = std::to_array<Row>({
     {"types", "MappingProxyType", make_proxy},
     {"weakref", "ref", refer_weakly},
     {"sys", "exc_info", exception_info},
+    {"traceback", "clear_frames", forget_frames},
+    {"_warnings", "_filters_mutated", ambient},  // a number that says that filters are others now
     {"collections", "_count_elements", count_elements},
     {"builtins", "range", pure},
     {"builtins", "slice", holder},
@@ -454,8 +459,9 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
       if (!PyCFunction_Check(value)) continue;
       // By the function's own name: the module has each a second time, as `__iadd__`.
       const char* own = reinterpret_cast<PyCFunctionObject*>(value)->m_ml->ml_name;
-      if (std::string_view(name).ends_with("operator") && may_change(own)) continue;
-      table.emplace(PyRef::borrow(value).release(), pure);
+      const bool changes = std::string_view(name).ends_with("operator") && may_change(own);
+      if (changes && (own[0] != 'i' || std::string_view(own) == "iconcat")) continue;
+      table.emplace(PyRef::borrow(value).release(), changes ? assign_operator : pure);
     }
   }
   auto add = [&](const char* module_name, const char* name, BuiltinRule rule) {

@@ -124,6 +124,9 @@ PyRef call_special(Capture& capture, PyObject* object, const char* name, std::ve
 // Throws the NameError or AttributeError that is set, after saying which name on which object it is about.
 [[noreturn]] void name_error(PyObject* name, PyObject* object);
 
+// ops_values.cpp: by BINARY_OP's number.
+PyRef binary_operation(Capture& capture, int operation, PyObject* left, PyObject* right);
+
 // watches.cpp: what C code is about to look at by itself is guarded first.
 void watch_operator(Capture& capture, PyObject* value, const char* operation);
 void watch_comparison(Capture& capture, PyObject* value, const char* operation);

@@ -120,6 +120,20 @@ bool steps_arguments(std::string_view name) {
   return names->count(name) != 0;
 }
 
+// What a set is asked about an iterator is asked item by item, up to the one that decides.
+PyRef ask_by_items(Capture& capture, std::string_view name, PyObject* set, PyObject* iterator) {
+  const bool wanted = name == "isdisjoint";
+  PyRef items = get_iterator(capture, iterator);
+  while (PyRef item = next_of(capture, items.get())) {
+    watch_key(capture, set, item.get());
+    capture.consult(set);
+    const int found = PySet_Contains(set, item.get());
+    python::check(found >= 0);
+    if ((found == 1) == wanted) return PyRef::borrow(Py_False);
+  }
+  return PyRef::borrow(Py_True);
+}
+
 }  // namespace
 
 bool has_container_methods(PyTypeObject* type) {
@@ -129,7 +143,7 @@ bool has_container_methods(PyTypeObject* type) {
          type == &PyBytes_Type || type == &PyRange_Type || type == &PyComplex_Type || type == &PyBool_Type ||
          type == &PySlice_Type || name == "torch.Size" || name == "torch.dtype" || name == "torch.device" ||
          name == "collections.OrderedDict" || name == "collections.deque" || name == "collections.defaultdict" ||
-         name == "re.Match" || type == &PyDictKeys_Type || type == &PyDictItems_Type || type == &PyDictValues_Type;
+         name == "re.Match" || name == "re.Pattern" || type == &PyDictKeys_Type || type == &PyDictItems_Type || type == &PyDictValues_Type;
 }
 
 PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* type, std::string_view name,
@@ -163,7 +177,13 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
     capture.consult(self);
     return capture.adopt(args.call(callable));
   }
+  if (std::string_view(type->tp_name) == "re.Pattern" && capture.source_of(self))
+    capture.add_guard({GuardKind::Identity, capture.source_of(self), PyRef::borrow(self)});
   if (name == "__iter__") return get_iterator(capture, self);
+  if ((name == "isdisjoint" || name == "issuperset") && PyAnySet_Check(self) && args.values.size() == 2 &&
+      !args.keyword_count() && is_iterable(args[1]) && (PyIter_Check(args[1]) || is_python_class(Py_TYPE(args[1]))) &&
+      !PyAnySet_Check(args[1]))
+    return ask_by_items(capture, name, self, args[1]);
   if (name == "__len__") return checked(PyLong_FromSsize_t(length_of(capture, self)));
   const bool writes = changes(type, name);
   if (name == "sort") follow_keyword(args, "key");

@@ -49,8 +49,7 @@ PyObject* FollowedFields::call(PyObject* self, PyObject* const* args, size_t cou
 
 // What it calls is Python, which the frame hook sees.
 bool is_python_callable(PyObject* value) {
-  return PyFunction_Check(value) || PyMethod_Check(value) || is_python_class(Py_TYPE(value)) ||
-         (PyType_Check(value) && is_python_class(reinterpret_cast<PyTypeObject*>(value)));
+  return PyFunction_Check(value) || PyMethod_Check(value) || is_python_class(Py_TYPE(value));
 }
 
 }  // namespace

@@ -95,7 +95,6 @@ class FrameInterpreter {
     if (condition) next_ += delta;
   }
   void unary(const char* operation, PyObject* (*run)(PyObject*));
-  PyRef binary(int operation, PyObject* left, PyObject* right);
   PyRef unpacked(PyObject* value);
   PyRef make_super();
   // The top's attribute in its place; for a call, two places: the method and its self, or nothing and the callable.

@@ -1,6 +1,7 @@
 // Instructions for exceptions, `with` and generators.
 #include <fmt/format.h>
 
+#include "capture/builtin_rules.h"
 #include "capture/callables.h"
 #include "capture/frame_interpreter.h"
 #include "python/errors.h"
@@ -19,6 +20,13 @@ void restore(PyObject* exception) {
 }
 
 }  // namespace
+
+// The frames of a traceback that the capture made hold stand-ins, and go with it: there is nothing to let go of.
+PyRef forget_frames(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() != 1) return args.call(callable);  // raises
+  if (capture.source_of(args[0])) refuse(capture, callable);
+  return PyRef::borrow(Py_None);
+}
 
 void FrameInterpreter::load_assertion_error(int) { push(PyRef::borrow(PyExc_AssertionError)); }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "capture/builtin_rules.h"
 #include "capture/callables.h"
 #include "capture/frame_interpreter.h"
 #include "capture/tensor_text.h"
@@ -105,40 +106,50 @@ PyRef join_tuples(Capture& capture, PyObject* left, PyObject* right) {
 
 }  // namespace
 
-PyRef FrameInterpreter::binary(int operation, PyObject* left, PyObject* right) {
+PyRef binary_operation(Capture& capture, int operation, PyObject* left, PyObject* right) {
   const BinaryRow& row = kBinary[operation];
-  if (capture_.concrete) return checked(row.run(left, right));
+  if (capture.concrete) return checked(row.run(left, right));
   if (python::is_tensor(left) || python::is_tensor(right)) {
-    return capture_.torch_call(operator_function(row.name), fmt::format("operator.{}", row.name),
+    return capture.torch_call(operator_function(row.name), fmt::format("operator.{}", row.name),
                                checked(PyTuple_Pack(2, left, right)));
   }
-  if (PyRef made = capture_.compute(operator_function(row.name), left, right)) return made;
+  if (PyRef made = capture.compute(operator_function(row.name), left, right)) return made;
   // Tuples are joined without a look at what they hold.
-  const bool joins = operation == NB_ADD && PyTuple_Check(left) && PyTuple_Check(right) && capture_.is_made(left) &&
-                     capture_.is_made(right);
-  if (joins) return join_tuples(capture_, left, right);
-  capture_.settle_deep(left);
-  capture_.settle_deep(right);
+  const bool joins = operation == NB_ADD && PyTuple_Check(left) && PyTuple_Check(right) && capture.is_made(left) &&
+                     capture.is_made(right);
+  if (joins) return join_tuples(capture, left, right);
+  capture.settle_deep(left);
+  capture.settle_deep(right);
   if (is_guardable_constant(left) && is_guardable_constant(right)) return checked(row.run(left, right));
-  watch_operator(capture_, left, row.name);
-  watch_operator(capture_, right, row.name);
+  watch_operator(capture, left, row.name);
+  watch_operator(capture, right, row.name);
   const bool formats = (PyUnicode_Check(left) || PyBytes_Check(left)) && std::string_view(row.name).ends_with("mod");
-  if (formats) watch_text(capture_, right);
+  if (formats) watch_text(capture, right);
   const bool assigns = operation >= NB_INPLACE_ADD;
   if (assigns && (PyList_Check(left) || PyDict_Check(left) || PyAnySet_Check(left))) {
-    capture_.before_write(left);
+    capture.before_write(left);
     if (PyList_Check(left) && operation == NB_INPLACE_ADD) {
-      PyRef items = checked(PySequence_List(get_iterator(capture_, right).get()));
+      PyRef items = checked(PySequence_List(get_iterator(capture, right).get()));
       return checked(row.run(left, items.get()));
     }
   }
   PyRef result = checked(row.run(left, right));
-  return result.get() == left ? result : capture_.adopt(capture_.made(std::move(result)));
+  return result.get() == left ? result : capture.adopt(capture.made(std::move(result)));
+}
+
+PyRef assign_operator(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() != 2 || args.keyword_count()) return args.call(callable);  // raises
+  const char* name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  for (int operation = NB_INPLACE_ADD; operation <= NB_INPLACE_XOR; ++operation) {
+    if (std::string_view(kBinary[operation].name) == name)
+      return binary_operation(capture, operation, args[0], args[1]);
+  }
+  refuse(capture, callable);
 }
 
 void FrameInterpreter::binary_op(int arg) {
   PyRef right = pop(), left = pop();
-  push(binary(arg, left.get(), right.get()));
+  push(binary_operation(capture_, arg, left.get(), right.get()));
 }
 
 void FrameInterpreter::binary_subscr(int) {
@@ -334,13 +345,33 @@ void FrameInterpreter::map_add(int arg) {
   python::check(PyDict_SetItem(top(arg).get(), key.get(), value.get()) == 0);
 }
 
-void FrameInterpreter::dict_update(int arg) {
-  PyRef mapping = pop();
-  if (!capture_.concrete) {
-    if (!PyDict_Check(mapping.get()))
-      capture_.stop(BreakReason::Value, fmt::format("a dict takes over a {}", Py_TYPE(mapping.get())->tp_name));
-    capture_.consult(mapping.get());
+namespace {
+
+// What a dict takes over of an object: its keys(), and an item for each, where it is no dict itself.
+PyRef taken_over(Capture& capture, PyRef mapping, const char* what) {
+  if (capture.concrete) return mapping;
+  if (PyDict_Check(mapping.get())) {
+    capture.consult(mapping.get());
+    return mapping;
   }
+  if (!is_python_class(Py_TYPE(mapping.get())))
+    capture.stop(BreakReason::Value, fmt::format("{} a {}", what, Py_TYPE(mapping.get())->tp_name));
+  PyRef method = find_attribute(capture, mapping.get(), interned("keys").get());
+  if (!method) return mapping;  // raises
+  PyRef keys = get_iterator(capture, call(capture, method.get(), {}).get());
+  PyRef items = checked(PyDict_New());
+  while (PyRef key = next_of(capture, keys.get())) {
+    watch_hash(capture, key.get());
+    PyRef item = get_item(capture, mapping.get(), key.get());
+    python::check(PyDict_SetItem(items.get(), key.get(), item.get()) == 0);
+  }
+  return capture.made(std::move(items));
+}
+
+}  // namespace
+
+void FrameInterpreter::dict_update(int arg) {
+  PyRef mapping = taken_over(capture_, pop(), "a dict takes over");
   capture_.before_write(top(arg).get());
   if (PyDict_Update(top(arg).get(), mapping.get()) == 0) return;
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();
@@ -349,12 +380,7 @@ void FrameInterpreter::dict_update(int arg) {
 }
 
 void FrameInterpreter::dict_merge(int arg) {
-  PyRef mapping = pop();
-  if (!capture_.concrete) {
-    if (!PyDict_Check(mapping.get()))
-      capture_.stop(BreakReason::Value, fmt::format("`**` of a {}", Py_TYPE(mapping.get())->tp_name));
-    capture_.consult(mapping.get());
-  }
+  PyRef mapping = taken_over(capture_, pop(), "`**` of");
   PyObject* into = top(arg).get();
   capture_.before_write(into);
   PyRef callee = top(arg + 2);

@@ -159,8 +159,12 @@ bool contains(Capture& capture, PyObject* container, PyObject* item) {
     if (python::is_tensor(container)) capture.stop(BreakReason::DataDependent, "`in` on a tensor");
     PyObject* dict = PyDict_Check(container) ? container : nullptr;
     if (PyDictKeys_Check(container)) dict = fs_view_dict(container);
-    const bool plain = dict && (PyDict_CheckExact(dict) || is_mapping(dict));
+    // A class of the program's may look for keys in its own way.
+    static PyObject* name = interned("__contains__").release();
+    static PyObject* own = _PyType_Lookup(&PyDict_Type, name);
+    const bool plain = dict && _PyType_Lookup(Py_TYPE(dict), name) == own;
     if (plain) {
+      if (!is_c_class(Py_TYPE(dict))) capture.guard_class_attribute(Py_TYPE(dict), name, own);
       watch_key(capture, dict, item);
       const Source* source = capture.source_of(dict);
       PyObject* value = PyDict_GetItemWithError(dict, item);

@@ -24,7 +24,9 @@ void watch_class(Capture& capture, PyTypeObject* type, const std::string& name) 
 // True where nothing is left to look at: constants, and things that are known by their identity.
 bool is_plain(PyObject* value) {
   return is_guardable_constant(value) || PyType_Check(value) || PyModule_Check(value) || PyFunction_Check(value) ||
-         PyCFunction_Check(value) || PyMethod_Check(value) || is_torch_op(value) || value == Py_NotImplemented;
+         PyCFunction_Check(value) || PyMethod_Check(value) || is_torch_op(value) || value == Py_NotImplemented ||
+         Py_IS_TYPE(value, &PyMethodDescr_Type) || Py_IS_TYPE(value, &PyWrapperDescr_Type) ||
+         Py_IS_TYPE(value, &PyGetSetDescr_Type);
 }
 
 template <class F>

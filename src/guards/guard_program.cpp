@@ -64,16 +64,17 @@ bool same_keys(PyObject* dict, PyObject* keys) {
   return same && i == PyTuple_GET_SIZE(keys);
 }
 
-// Items are constants or classes: hashing and comparing them runs no Python code.
+// Items are constants, classes, functions and other objects of C classes: hashing and comparing them runs no Python
+// code.
 bool same_items(PyObject* set, PyObject* items) {
   if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(items)) return false;
   Py_ssize_t position = 0;
   PyObject* item = nullptr;
   Py_hash_t hash = 0;
   while (_PySet_NextEntry(set, &position, &item, &hash)) {
-    const bool plain = PyUnicode_CheckExact(item) || PyLong_CheckExact(item) || PyFloat_CheckExact(item) ||
-                       PyBytes_CheckExact(item) || PyTuple_CheckExact(item) || item == Py_None || PyBool_Check(item) ||
-                       PyType_Check(item) || Py_TYPE(item)->tp_hash == PyBaseObject_Type.tp_hash;
+    const bool of_c = !(Py_TYPE(item)->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyFrozenSet_Check(item) &&
+                      !PyWeakref_Check(item) && !PyMethod_Check(item);
+    const bool plain = of_c || PyType_Check(item) || Py_TYPE(item)->tp_hash == PyBaseObject_Type.tp_hash;
     if (!plain) return false;
     const int found = PySet_Contains(items, item);
     if (found < 0) PyErr_Clear();

@@ -337,7 +337,7 @@ def test_a_counter_that_is_read_and_written(backend):
 
 
 def through_operator(x):
-    operator.iadd(LOG, [1])
+    operator.iconcat(LOG, [1])
     return x + 1
 
 
