@@ -337,6 +337,7 @@ class Fuser {
     if (!groups_.contains(unit)) return false;
     const std::vector<const Node*>& nodes = units_.nodes(unit);
     return nodes.size() >= options_.smallest_group || reduced_.contains(unit) ||
+           spaces_.at(nodes.front()).space.alone ||
            (is_large_in_order(*nodes.front()) && spaces_.at(nodes.front()).space.moved.size() < 2);
   }
 

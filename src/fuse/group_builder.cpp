@@ -6,6 +6,7 @@
 #include "fuse/operand.h"
 #include "fuse/piece_rules.h"
 #include "fuse/size_math.h"
+#include "fuse/window_rules.h"
 
 namespace firesteel {
 namespace {
@@ -45,6 +46,7 @@ class GroupBuilder {
     ExprId index(size_t dim) override { return group_.index(member_, dim); }
     ExprId look_up(const Lookup& lookup, ExprId further) override { return group_.look_up(member_, lookup, further); }
     ExprId piece(const Piece& piece, ExprId inside) override { return group_.piece(member_, piece, inside); }
+    ExprId window(const WindowPlace& place, ExprId inside) override { return group_.window(member_, place, inside); }
 
    private:
     GroupBuilder& group_;
@@ -127,6 +129,21 @@ class GroupBuilder {
       if (lookup.along[d]) add_strides(map, member.placement[*lookup.along[d]], lookup.table->type.strides[d]);
     }
     return group_.kernel.load_at(buffer(table.root), std::move(map), further);
+  }
+
+  ExprId window(const GroupNode& member, const WindowPlace& place, ExprId inside) {
+    const Operand operand = resolve(place.value);
+    IndexMap map;
+    map.strides.assign(group_.kernel.sizes.size(), 0);
+    map.offset = operand.offset;
+    for (size_t d = 0; d < place.step.size(); ++d) {
+      const Dim& stride = place.value->type.strides[d];
+      add_strides(map, member.placement[d], stride * place.step[d]);
+      map.offset = map.offset + stride * place.start[d];
+    }
+    const int32_t from = buffer(operand.root);
+    return inside == kNoExpr ? group_.kernel.load(from, std::move(map))
+                             : group_.kernel.load_if(from, std::move(map), inside);
   }
 
   ExprId constant(const at::Scalar& number, Element type) {

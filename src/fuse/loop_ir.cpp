@@ -203,7 +203,8 @@ std::vector<bool> LoopKernel::varying(size_t loop) const {
       continue;
     }
     varies[i] = is_running(expr.op) && loop >= row_loops();
-    varies[i] = varies[i] || (has_map(expr.op) && (loop >= expr.map.strides.size() || !is_number(expr.map.strides[loop], 0)));
+    varies[i] =
+        varies[i] || (has_map(expr.op) && (loop >= expr.map.strides.size() || !is_number(expr.map.strides[loop], 0)));
     for (int k = 0; k < operand_count(expr.op); ++k) varies[i] = varies[i] || varies[expr.operands[k]];
   }
   return varies;

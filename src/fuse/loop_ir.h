@@ -125,8 +125,8 @@ int operand_count(LoopOp op);
 bool is_transcendental(LoopOp op);  // costs as much as some ten additions
 bool is_reduction(LoopOp op);
 bool is_running(LoopOp op);  // carries from point to point
-bool is_load(LoopOp op);  // reads a buffer
-bool has_map(LoopOp op);  // is said by an index map: reads a buffer, or is an index
+bool is_load(LoopOp op);     // reads a buffer
+bool has_map(LoopOp op);     // is said by an index map: reads a buffer, or is an index
 
 // Where in a buffer the point of an index lies, in elements.
 struct IndexMap {

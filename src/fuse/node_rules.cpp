@@ -9,6 +9,7 @@
 #include "fuse/row_plan.h"
 #include "fuse/row_rules.h"
 #include "fuse/size_math.h"
+#include "fuse/window_rules.h"
 
 namespace firesteel {
 namespace {
@@ -147,6 +148,7 @@ std::optional<NodeSpace> node_space(const Node& node) {
     std::optional<NodeSpace> space = lookup_space(node);
     if (space && !operands_fit(node, *space, space->in_memory.front())) return std::nullopt;
     if (!space) space = piece_space(node);
+    if (!space) space = window_space(node);
     return space && !has_short_runs(node.outputs[0]->type) ? space : std::nullopt;
   }
   std::optional<NodeSpace> space = row_space(node, *rule);
@@ -163,6 +165,7 @@ std::vector<ExprId> lower_node(const Node& node, LoopKernel& kernel, Operands& o
     FS_CHECK(results, "`{}` was put in a group and has no loop form", node.op.str());
     return *results;
   }
+  if (std::vector<ExprId> results = lower_window(node, kernel, operands); !results.empty()) return results;
   std::optional<ExprId> result = lower_lookup(node, kernel, operands);
   if (!result) result = lower_pieces(node, kernel, operands);
   if (!result) result = lower_pointwise(node, kernel, operands);

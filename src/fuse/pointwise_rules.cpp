@@ -7,6 +7,7 @@
 #include "fuse/piece_rules.h"
 #include "fuse/pointwise_tables.h"
 #include "fuse/size_math.h"
+#include "fuse/window_rules.h"
 
 namespace firesteel {
 namespace {
@@ -332,6 +333,12 @@ ExprId NoOperands::look_up(const Lookup& lookup, ExprId further) {
 ExprId NoOperands::piece(const Piece& piece, ExprId inside) {
   kernel_.buffers.push_back(*element_of(piece.value->type.dtype));
   return kernel_.load_if(static_cast<int32_t>(kernel_.buffers.size()) - 1, {}, inside);
+}
+
+ExprId NoOperands::window(const WindowPlace& place, ExprId inside) {
+  kernel_.buffers.push_back(*element_of(place.value->type.dtype));
+  const auto buffer = static_cast<int32_t>(kernel_.buffers.size()) - 1;
+  return inside == kNoExpr ? kernel_.load(buffer, {}) : kernel_.load_if(buffer, {}, inside);
 }
 
 std::optional<ExprId> lower_pointwise(const Node& node, LoopKernel& kernel, Operands& operands) {

@@ -10,6 +10,7 @@ namespace firesteel {
 
 struct Lookup;
 struct Piece;
+struct WindowPlace;
 
 // What rules build on: expressions at the points of the node's index space.
 class Operands {
@@ -21,6 +22,8 @@ class Operands {
   virtual ExprId look_up(const Lookup& lookup, ExprId further) = 0;
   // Of a tensor that lies somewhere in the index space, where the point is `inside` it; 0 elsewhere.
   virtual ExprId piece(const Piece& piece, ExprId inside) = 0;
+  // Likewise of one place of a window; kNoExpr: inside for all points.
+  virtual ExprId window(const WindowPlace& place, ExprId inside) = 0;
 };
 
 // Stands in where only the question counts whether a rule applies.
@@ -31,6 +34,7 @@ class NoOperands final : public Operands {
   ExprId index(size_t) override { return kernel_.index({}); }
   ExprId look_up(const Lookup& lookup, ExprId further) override;
   ExprId piece(const Piece& piece, ExprId inside) override;
+  ExprId window(const WindowPlace& place, ExprId inside) override;
 
  private:
   LoopKernel& kernel_;

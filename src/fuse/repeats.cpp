@@ -100,7 +100,7 @@ class Repeats {
   // Operations to compute the value from memory that no kernel has to write for it.
   int64_t cost(const Value* value) const {
     auto found = members_.find(value->def);
-    if (found->second.space.reduces()) return kDear;
+    if (found->second.space.reduces() || !found->second.space.in_memory.empty()) return kDear;
     LoopKernel scratch;
     NoOperands operands(scratch);
     lower_node(*value->def, scratch, operands);

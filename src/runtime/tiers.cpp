@@ -26,7 +26,8 @@ FuseOptions fuse_options() {
 
 bool prepare_for_native(Graph& graph) {
   bool changed = false;
-  for (auto* change : {choose_matmuls, split_losses, choose_table_gradients, join_flipped_sums}) changed = change(graph) || changed;
+  for (auto* change : {choose_matmuls, split_losses, choose_table_gradients, join_flipped_sums})
+    changed = change(graph) || changed;
   return changed;
 }
 

@@ -138,7 +138,8 @@ def test_gradients(dim, dtype):
         firesteel.reset_native_counters()
         got = trained(compiled, x)
         for own, theirs in zip(got, wanted, strict=True):
-            torch.testing.assert_close(own, theirs, rtol=2e-2 if dtype is torch.bfloat16 else None, atol=1e-2 if dtype is torch.bfloat16 else None)  # fmt: skip
+            near = {"rtol": 2e-2, "atol": 1e-2} if dtype is torch.bfloat16 else {}
+            torch.testing.assert_close(own, theirs, **near)
     assert firesteel.native_counters()["aten_ops"] == 0
     assert firesteel.native_counters()["kernels_run"] == 2
 

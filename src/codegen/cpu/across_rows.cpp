@@ -19,8 +19,8 @@ class AcrossRows final : public RowBody {
     const Dim& inner = kernel.sizes[lane_loop_];
     unrolled_ = unrolling(inner, 0);
     const int64_t tile = l_.width * unrolled_;
-    in_panels_ = plan.passes == 1 && !kernel.has_running() && at_least(inner, tile + 1) && at_least(kernel.row_length(), 4 * kPanelSteps) &&
-                 at_least(kernel.sizes.back(), kPanelSteps);
+    in_panels_ = plan.passes == 1 && !kernel.has_running() && at_least(inner, tile + 1) &&
+                 at_least(kernel.row_length(), 4 * kPanelSteps) && at_least(kernel.sizes.back(), kPanelSteps);
     int64_t bytes = 0;
     for (ExprId id : plan.reductions[0]) bytes += element_bytes(chunk_type(id));
     int64_t columns = kPanelBytes / std::max<int64_t>(bytes, 1);

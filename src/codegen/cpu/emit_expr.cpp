@@ -172,6 +172,37 @@ Value* emit_expr(const Lanes& l, const LoopKernel& kernel, const LoopExpr& expr,
   return nullptr;
 }
 
+namespace {
+
+// The machine loads some lanes of a vector without touching the others.
+bool has_masks(const Lanes& l, Element type) {
+  return l.target == Target::Avx512 || (l.target == Target::Avx2 && element_bytes(type) >= 4);
+}
+
+// Two loads side by side, the second from one element earlier so that nothing beyond the last element is read.
+Value* emit_every_second(const Lanes& l, llvm::Type* element, Value* from, Value* mask) {
+  const int width = static_cast<int>(l.width);
+  llvm::Type* vector = l.vector(element);
+  const llvm::Align align(element->getScalarSizeInBits() / 8);
+  auto load = [&](Value* at, const std::vector<int>& lanes) -> Value* {
+    if (!mask) return l.b.CreateAlignedLoad(vector, at, align);
+    Value* none = llvm::Constant::getNullValue(mask->getType());
+    return l.b.CreateMaskedLoad(vector, at, align, l.b.CreateShuffleVector(mask, none, lanes),
+                                llvm::Constant::getNullValue(vector));
+  };
+  std::vector<int> low(width), high(width), order(width);
+  for (int lane = 0; lane < width; ++lane) {
+    low[lane] = lane % 2 ? width : lane / 2;
+    high[lane] = lane % 2 ? (lane + width - 1) / 2 : width;
+    order[lane] = lane < width / 2 ? 2 * lane : 2 * lane + 1;
+  }
+  Value* first = load(from, low);
+  Value* second = load(l.b.CreateConstGEP1_64(element, from, static_cast<uint64_t>(width - 1)), high);
+  return l.b.CreateShuffleVector(first, second, order);
+}
+
+}  // namespace
+
 Value* emit_load(const Lanes& l, Element type, Value* from, Value* stride, Value* mask) {
   llvm::Type* element = l.memory_element(type);
   llvm::Type* vector = l.vector(element);
@@ -181,6 +212,8 @@ Value* emit_load(const Lanes& l, Element type, Value* from, Value* stride, Value
     Value* lowest = l.b.CreateConstGEP1_64(element, from, uint64_t{1} - l.width);
     return turned(l, emit_load(l, type, lowest, l.b.getInt64(1), mask ? turned(l, mask) : nullptr));
   }
+  if (is_number(stride, 2) && (!mask || has_masks(l, type)))
+    return widen(l, emit_every_second(l, element, from, mask), type);
   if (!is_number(stride, 1)) return emit_gather(l, type, addresses(l, type, from, stride), mask);
   if (!mask) return widen(l, l.b.CreateAlignedLoad(vector, from, align), type);
   return widen(l, l.b.CreateMaskedLoad(vector, from, align, mask, llvm::Constant::getNullValue(vector)), type);
@@ -201,8 +234,7 @@ Value* emit_load_if(const Lanes& l, Element type, Value* from, Value* stride, Va
     return emit_load(l, type, from, stride, lanes);
   };
   // A masked load that the machine does not have goes lane by lane. Most vectors are all inside, or all outside.
-  const bool has_masks = l.target == Target::Avx512 || (l.target == Target::Avx2 && element_bytes(type) >= 4);
-  if (has_masks && is_number(stride, 1) && !uniform) return some();
+  if (has_masks(l, type) && (is_number(stride, 1) || is_number(stride, 2)) && !uniform) return some();
   llvm::Function* function = l.b.GetInsertBlock()->getParent();
   auto block = [&](const char* name) { return llvm::BasicBlock::Create(l.module.getContext(), name, function); };
   llvm::BasicBlock *whole = block("inside"), *others = block("others"), *part = block("part"), *after = block("after");

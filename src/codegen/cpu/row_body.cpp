@@ -204,9 +204,9 @@ void RowBody::start_running(int pass, int64_t slots) {
     // A sum of whole numbers, or of floats of a narrower type, is the same in any order, or nearly; no part of it alone
     // is infinite.
     const LoopExpr& point = kernel_.exprs[expr.operands[0]];
-    const bool from_narrow = point.op == LoopOp::Cast &&
-                             (kernel_.type(point.operands[0]) == Element::F16 ||
-                              (expr.type == Element::F64 && kernel_.type(point.operands[0]) == Element::F32));
+    const bool from_narrow =
+        point.op == LoopOp::Cast && (kernel_.type(point.operands[0]) == Element::F16 ||
+                                     (expr.type == Element::F64 && kernel_.type(point.operands[0]) == Element::F32));
     const bool in_order = expr.op == LoopOp::RunProduct || (is_float(expr.type) && !from_narrow);
     for (int64_t slot = 0; slot < slots; ++slot) {
       running_[id].emplace_back(l_, expr.op, expr.type, in_order);

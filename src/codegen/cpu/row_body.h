@@ -78,7 +78,7 @@ class RowBody {
   const std::vector<bool> varies_;  // by expression: along the loop of the lanes
   std::optional<SizeValues> sizes_;
   std::vector<Value*> buffers_;
-  std::vector<Value*> index_;  // of each loop, but that of the lanes
+  std::vector<Value*> index_;                                      // of each loop, but that of the lanes
   std::unordered_map<ExprId, std::vector<RunningValue>> running_;  // of the current pass, by slot
 
  private:
