@@ -69,6 +69,14 @@ class CompiledModule:
     def __deepcopy__(self, memo):
         return _again(copy.deepcopy(self._orig_mod, memo), self._options)
 
+    @property
+    def dynamo_ctx(self):
+        """Compiles a method of the module as its calls are; trainers know torch.compile'd modules to have it."""
+        from ._compile import compile_with
+
+        options = self._options
+        return options if callable(options) else lambda function: compile_with(options, function)
+
     # ---- checkpoints of torch.compile'd modules carry a prefix
 
     def load_state_dict(self, state_dict, *args, **kwargs):

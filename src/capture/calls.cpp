@@ -86,7 +86,8 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
     PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", Py_TYPE(self)->tp_name, args[1]);
     python::throw_python_error();
   }
-  if (name == "__init__" && of_object) return args.call(callable);
+  const bool keeps = of_object || (PyObject_TypeCheck(self, &PyProperty_Type) && !capture.source_of(self));
+  if (name == "__init__" && keeps) return args.call(callable);
   if (name == "__call__" && PyType_Check(self)) {
     CallArgs rest = args;
     rest.values.erase(rest.values.begin());
@@ -102,6 +103,8 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
     return call_container_method(capture, callable, type, name, args);
   if (name == "__next__" && PyIter_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
   if (name == "__iter__") return get_iterator(capture, self);
+  if (name == "__get__" && Py_IS_TYPE(self, &PyGetSetDescr_Type) && args.values.size() > 1 && python::is_tensor(args[1]))
+    return load_attribute(capture, args[1], reinterpret_cast<PyDescrObject*>(self)->d_name);
   if (PyFunction_Check(self) && name == "__get__") {
     // A function bound by hand.
     return capture.adopt(args.call(callable));
@@ -127,7 +130,8 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject*
   const bool exception = PyExceptionClass_Check(callable);
   if (!is_python_class(type) && !exception) {
     static const auto* known = new std::unordered_set<std::string_view>{"collections.defaultdict", "collections.deque"};
-    if (!known->count(type->tp_name)) capture.stop(BreakReason::Creation, type->tp_name);
+    const bool plain = known->count(type->tp_name) || PyType_IsSubtype(type, &PyProperty_Type);
+    if (!plain) capture.stop(BreakReason::Creation, type->tp_name);
   }
   if ((type->tp_finalize || type->tp_del) && !exception)
     capture.stop(BreakReason::Creation, fmt::format("{} (it has a __del__)", type->tp_name));

@@ -279,6 +279,10 @@ PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
                               checked(PyTuple_Pack(2, object, place.get())));
   }
   if (const PyRef shown = dict_behind(capture, object)) return get_item(capture, shown.get(), key);
+  // A number that follows from constants of the code itself.
+  const bool known = python::is_tensor(key) && python::unpack(key).dim() == 0 && is_known(python::unpack(key));
+  const PyRef place = known ? checked(PyNumber_Index(key)) : PyRef::borrow(key);
+  key = place.get();
   capture.settle_deep(key);
   if (is_guardable_constant(object)) {
     watch_comparison(capture, key, "index");

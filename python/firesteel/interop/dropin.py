@@ -104,7 +104,7 @@ def _exchange_code(theirs, ours):
     theirs.__code__ = _stand_in(theirs, key)
     theirs.__defaults__ = theirs.__kwdefaults__ = None
     if not getattr(ours, "keeps_rule", False):
-        _C._set_mark(theirs, "Substituted", ours)
+        _C._set_mark(theirs, "Substituted", getattr(ours, "inside", ours))
 
     def undo():
         _C._set_mark(theirs, "None")

@@ -18,6 +18,12 @@ def dynamic():
     return None if value("automatic_dynamic_shapes", True) else False
 
 
+def refuse_contradiction():
+    """PyTorch's words for settings that cannot both hold."""
+    if value("suppress_errors", False) and value("fail_on_recompile_limit_hit", False):
+        raise AssertionError("torch._dynamo.config: suppress_errors and fail_on_recompile_limit_hit exclude each other")
+
+
 def follow():
     """Asks for the limits of recompilation at the time, as programs set them around single calls."""
     _C._set_compile_watcher(_allowance)

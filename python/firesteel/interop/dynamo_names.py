@@ -6,7 +6,7 @@ import operator
 import torch
 import torch._dynamo
 import torch._dynamo.eval_frame
-from torch._dynamo import decorators
+from torch._dynamo import comptime, decorators
 from torch._library import opaque_object
 
 import firesteel
@@ -15,6 +15,8 @@ from .. import _value_types
 from .._compiled_module import CompiledModule
 from . import callers, dropin, torch_names
 from .torch_names import misuse_as_pytorch_says
+
+_reset_code = torch._dynamo.reset_code  # in C: its name is exchanged, not its code
 
 
 def optimize(backend="inductor", *, nopython=False, disable=False, dynamic=None, **more):
@@ -84,6 +86,12 @@ class AsItIs:
         pass
 
 
+def reset_code(code):
+    """Forgets what was compiled of a function, and of all others: they are compiled again at their next calls."""
+    firesteel.reset()
+    _reset_code(code)
+
+
 def register_backend(compiler_fn=None, name=None, tags=()):
     if compiler_fn is None:
         return functools.partial(register_backend, name=name, tags=tags)
@@ -123,6 +131,7 @@ def routes():
         "optimize_assert": optimize_assert,
         "explain": explain,
         "reset": torch_names.reset,
+        "reset_code": reset_code,
         "run": misuse_as_pytorch_says(firesteel.run),
         "disable": torch_names.disable,
         "allow_in_graph": misuse_as_pytorch_says(firesteel.allow_in_graph),
@@ -144,6 +153,7 @@ def routes():
     }
     for name, ours in functions.items():
         yield dynamo, name, ours
+    yield comptime._Comptime, "graph_break", firesteel.graph_break
     yield decorators, "set_stance", firesteel.set_stance
     yield decorators, "skip", skip
     yield decorators, "leaf_function", leaf_function

@@ -25,6 +25,24 @@ _PLAIN = (int, float, bool, complex, str, bytes, type(None), type(...), torch.dt
 _PLAIN += (torch.memory_format, torch.Size)
 
 
+_OPERATORS = (
+    "add",
+    "and_",
+    "floordiv",
+    "lshift",
+    "matmul",
+    "mod",
+    "mul",
+    "or_",
+    "pow",
+    "rshift",
+    "sub",
+    "truediv",
+    "xor",
+)
+_WITHOUT_ASSIGNMENT = {getattr(operator, f"i{name.rstrip('_')}"): getattr(operator, name) for name in _OPERATORS}
+
+
 class NestedCall:
     """Calls a function whose arguments hold what no fx node can: registered classes, sets, modules."""
 
@@ -185,6 +203,8 @@ class Builder:
             self.modules += [leaf for leaf in given if not any(leaf is known for known in self.modules)]
             tensors = [leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)]
             return self.graph.call_function(NestedCall(function, spec, constants), tuple(tensors))
+        if args and not isinstance(args[0], torch.fx.Node):  # fx writes `1 += x` otherwise
+            function = _WITHOUT_ASSIGNMENT.get(function, function)
         name = getattr(function, "__name__", None)
         if args and isinstance(args[0], torch.fx.Node) and _is_tensor_method(function, name):
             return self.graph.call_method(name, args, kwargs)

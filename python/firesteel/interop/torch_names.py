@@ -33,6 +33,7 @@ def compile(
     backend = known_backend(backend)
     if isinstance(backend, str) and _backends.resolve(backend) in firesteel._C._backends():
         options = None  # those of Inductor; none of them changes a result
+    dynamo_config.refuse_contradiction()
     if dynamic is None:
         dynamic = dynamo_config.dynamic()
     _follow_arrays()
@@ -47,6 +48,14 @@ def compile(
         **more,
     )
     return functools.partial(apply_to, apply) if model is None else apply_to(apply, model)
+
+
+def compile_inside(model=None, **options):
+    """torch.compile in code that is compiled itself: what it would compile is followed anyway."""
+    return (lambda function: function) if model is None else model
+
+
+compile.inside = compile_inside
 
 
 def _follow_arrays():

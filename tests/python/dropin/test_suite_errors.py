@@ -126,3 +126,77 @@ def test_masks_and_the_context_of_a_backend(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_names_and_forms(tmp_path):
+    passes(
+        """
+    def test_a_number_that_a_tensor_is_added_to(self):
+        def f(y):
+            one, other = 1, 2
+            one += y
+            other -= y
+            return one, other
+        counter = CompileCounter()
+        self.assertEqual(torch.compile(f, backend=counter, fullgraph=True)(ones), f(ones))
+        self.assertEqual(counter.op_count, 2)
+
+    def test_compile_inside_compiled_code(self):
+        def inner(x, scale=None):
+            return x * (2 if scale is None else scale)
+        def f(x):
+            @torch.compile
+            def other(x):
+                return x + 1
+            return other(torch.compile(inner, backend="eager")(x, scale=3))
+        self.assertEqual(torch.compile(f, backend="eager", fullgraph=True)(ones), ones * 3 + 1)
+
+    def test_methods_of_a_compiled_module(self):
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return x + 1
+            def step(self, x):
+                return self(x) * 2
+        counter = CompileCounter()
+        model = Model()
+        compiled = torch.compile(model, backend=counter)
+        model.step = compiled.dynamo_ctx(model.step)
+        self.assertEqual(model.step(ones), (ones + 1) * 2)
+        self.assertEqual(counter.frame_count, 1)
+
+    def test_what_was_compiled_is_forgotten(self):
+        counter = CompileCounter()
+        def f(x):
+            return x + 1
+        compiled = torch.compile(f, backend=counter)
+        compiled(ones)
+        torch._dynamo.reset_code(f.__code__)
+        self.assertEqual(compiled(ones), ones + 1)
+        self.assertEqual(counter.frame_count, 2)
+
+    def test_breaks_by_comptime(self):
+        from torch._dynamo.comptime import comptime
+        def f(x):
+            y = x * 2
+            comptime.graph_break()
+            return y + 1
+        counter = CompileCounter()
+        self.assertEqual(torch.compile(f, backend=counter)(ones), ones * 2 + 1)
+        self.assertEqual(counter.frame_count, 2)
+
+    def test_settings_that_exclude_each_other(self):
+        with config.patch(suppress_errors=True, fail_on_recompile_limit_hit=True), self.assertRaises(AssertionError):
+            torch.compile(lambda: None, backend="eager")
+
+    def test_descriptors_places_and_distributions(self):
+        shape = torch.Tensor.shape
+        def f(x, kind):
+            made = kind(logits=x.sum(-1), validate_args=False)
+            return shape.__get__(x), x.reshape(-1, x.shape[torch.tensor(1)]), made.logits + made.probs
+        class Own(torch.distributions.Categorical):
+            pass
+        x = torch.randn(2, 3, 4)
+        self.assertEqual(torch.compile(f, backend="eager", fullgraph=True)(x, Own), f(x, Own))
+    """,
+        tmp_path,
+    )
