@@ -1,5 +1,6 @@
 """torch.compile and torch.compiler as Firesteel serves them."""
 
+import collections
 import functools
 import os
 import sys
@@ -66,12 +67,20 @@ def _follow_arrays():
         arrays.follow_arrays()
 
 
+# PyTorch keeps what it has compiled with a function's code, so that `torch.compile(f)(x)` may be written in a loop.
+# Here it goes with the compiled function: the last ones stay, where that keeps nothing else alive.
+_recent = collections.deque(maxlen=64)
+
+
 def apply_to(apply, model):
     """PyTorch takes a class as well: calls of its objects are compiled. The class is changed, and given back."""
     if isinstance(model, type) and isinstance(model.__call__, types.FunctionType):
         model.__call__ = apply(model.__call__)
         return model
-    return apply(model)
+    compiled = apply(model)
+    if isinstance(model, types.FunctionType) and not model.__closure__ and not model.__defaults__:
+        _recent.append(compiled)
+    return compiled
 
 
 def known_backend(backend):
@@ -143,6 +152,7 @@ is_compiling.keeps_rule = is_dynamo_compiling.keeps_rule = cond.keeps_rule = whi
 
 
 def reset():
+    _recent.clear()
     firesteel.reset()
     if "torch._dynamo" in sys.modules:
         dropin.original(sys.modules["torch._dynamo"].reset)()

@@ -234,14 +234,14 @@ def test_backends_of_pytorch_and_of_the_user(tmp_path):
         compiled = torch.compile(f, backend=backend)
         assert by_firesteel(compiled), backend
         torch.testing.assert_close(compiled(x), f(x))
-    assert len(calls) == 2
+    assert len(calls) == 1  # by its name and as itself it is one backend
     assert torch._dynamo.lookup_backend("mine") is mine
     torch.compile(f, mode="max-autotune")(x)
     torch.compile(f, options={"max_autotune": True})(x)
     if hasattr(torch.compiler, "set_default_backend"):  # not in every version of PyTorch
         torch.compiler.set_default_backend("mine")
         torch.compile(lambda x: x.cos())(x)
-        assert len(calls) == 3 and torch.compiler.get_default_backend() == "mine"
+        assert len(calls) == 2 and torch.compiler.get_default_backend() == "mine"
     """,
         tmp_path=tmp_path,
     )

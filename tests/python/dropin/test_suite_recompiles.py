@@ -145,3 +145,32 @@ def test_limits(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_compiled_anew_in_a_loop(tmp_path):
+    passes(
+        """
+    def test_what_was_compiled_serves_again(self):
+        def whole(x):
+            return x.sin() + x.cos()
+        def in_pieces(x):
+            a = x.sin()
+            torch._dynamo.graph_break()
+            return a + x.cos()
+        for function, graphs in ((whole, 1), (in_pieces, 2)):
+            for backend in (EagerAndRecordGraphs(), "eager"):
+                counter = CompileCounterWithBackend(backend)
+                for _ in range(3):
+                    self.assertEqual(torch.compile(function, backend=counter)(ones), function(ones))
+                self.assertEqual(counter.frame_count, graphs)
+
+    def test_nothing_else_is_kept_alive(self):
+        import weakref
+        held = torch.ones(3)
+        reference = weakref.ref(held)
+        torch.compile(lambda x: x + held, backend="eager")(ones)
+        del held
+        self.assertIsNone(reference())
+    """,
+        tmp_path,
+    )
