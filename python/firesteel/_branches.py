@@ -9,6 +9,7 @@ import threading
 import types
 
 import torch
+from torch.utils import _pytree as pytree
 
 _DEEPEST = 8
 _NAMES = frozenset({"cond", "while_loop"})
@@ -133,6 +134,8 @@ class Choice:
         self.taken, self.other = taken, other
 
     def __call__(self, pred, operands, values):
+        if type(pred) is not torch.Tensor and _is_traced_by_pytorch(pred):
+            return self._as_operator(pred, operands, values)
         with _running(tracing=False):
             return (self.taken if pred else self.other).made(values)(*operands)
 
@@ -142,6 +145,34 @@ class Choice:
             results = [function.made(values)(*operands) for function in (self.taken, self.other)]
         _check_alike("torch.cond: true_fn and false_fn give", *results)
         return results[0]
+
+    def _as_operator(self, pred, operands, values):
+        """PyTorch's own operator, for a backend that traces the node: all tensors are its operands."""
+        leaves, form = pytree.tree_flatten((operands, values))
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+        def branch(function):
+            def call(*tensors):
+                given = list(leaves)
+                for place, tensor in zip(places, tensors, strict=True):
+                    given[place] = tensor
+                operands, values = pytree.tree_unflatten(given, form)
+                flat, forms["result"] = pytree.tree_flatten(function.made(values)(*operands))
+                return tuple(flat)
+
+            return call
+
+        forms = {}
+        tensors = tuple(leaves[place] for place in places)
+        flat = torch.ops.higher_order.cond(pred, branch(self.taken), branch(self.other), tensors)
+        return pytree.tree_unflatten(list(flat), forms["result"])
+
+
+def _is_traced_by_pytorch(tensor):
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
+    return isinstance(tensor, (FakeTensor, FunctionalTensor))
 
 
 class Loop:

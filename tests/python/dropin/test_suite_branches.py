@@ -64,6 +64,34 @@ def test_branches(tmp_path):
         self.assertEqual(compiled(ones), ones.sin())
         self.assertEqual(compiled(torch.ones(2)), torch.ones(2).cos())
 
+    def test_backends_of_pytorch(self):
+        weight = torch.randn(3, requires_grad=True)
+        def f(pred, x):
+            y = x + weight
+            return torch.cond(pred, lambda x: (x * weight).sin(), lambda x: x.cos() - y, (x,)).sum()
+        compiled = torch.compile(f, backend=CompileCounterWithBackend("aot_eager"), fullgraph=True)
+        for pred in (self.yes, self.no):
+            expected = ((ones * weight).sin() if pred else ones.cos() - ones - weight).sum()
+            self.assertEqual(compiled(pred, ones), expected)
+            mine, = torch.autograd.grad(compiled(pred, ones), weight)
+            self.assertEqual(mine, torch.autograd.grad(expected, weight)[0])
+
+    def test_branches_of_other_kinds(self):
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(3, 3)
+            def double(self, x):
+                return x * 2
+            def forward(self, pred, x):
+                return torch.cond(pred=pred, true_fn=self.layer.forward, false_fn=self.double, operands=(x,))
+        model = Model()
+        compiled = torch.compile(model, backend="eager", fullgraph=True)
+        self.assertEqual(compiled(self.yes, ones), model.layer(ones))
+        self.assertEqual(compiled(self.no, ones), ones * 2)
+        with_module = torch.compile(lambda p, x: torch.cond(p, model.layer, lambda x: x + 1, (x,)), backend="eager")
+        self.assertEqual(with_module(self.yes, ones), model.layer(ones))
+
     def test_results_that_differ_in_shape(self):
         f = torch.compile(
             lambda p, x: torch.cond(p, lambda x: x, lambda x: x[:1], [x]), backend="eager", fullgraph=True)
