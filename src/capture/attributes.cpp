@@ -27,6 +27,9 @@ std::string spelled(PyObject* object, PyObject* name) {
 
 PyTypeObject* as_type(PyObject* object) { return reinterpret_cast<PyTypeObject*>(object); }
 
+// A descriptor that is asked before the instance's own dict: one that can be set alone is not.
+bool goes_first(PyObject* found) { return Py_TYPE(found)->tp_descr_get && Py_TYPE(found)->tp_descr_set; }
+
 // Looked up in the class, and watched from now on.
 PyObject* class_attribute(Capture& capture, PyTypeObject* type, PyObject* name) {
   PyObject* found = _PyType_Lookup(type, name);
@@ -192,7 +195,7 @@ PyRef class_object_attribute(Capture& capture, PyObject* object, PyObject* name)
   if (text == "__dict__") capture.stop(BreakReason::Attribute, spelled(object, name));
   // A data descriptor of the metaclass goes first.
   PyObject* above = class_attribute(capture, Py_TYPE(object), name);
-  if (above && Py_TYPE(above)->tp_descr_set) {
+  if (above && goes_first(above)) {
     if (PyRef value = described(capture, object, Py_TYPE(object), name, above)) return value;
     capture.stop(BreakReason::Attribute, spelled(object, name));
   }
@@ -361,7 +364,7 @@ PyRef instance_attribute(Capture& capture, PyObject* object, PyObject* name) {
 PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name) {
   PyTypeObject* type = Py_TYPE(object);
   PyObject* found = class_attribute(capture, type, name);
-  if (found && Py_TYPE(found)->tp_descr_set) return data_descriptor(capture, object, name, found);
+  if (found && goes_first(found)) return data_descriptor(capture, object, name, found);
   const Source* source = capture.source_of(object);
   const Source* dict_source = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
   PyObject* dict = guards::instance_dict(object);

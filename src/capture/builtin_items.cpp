@@ -159,6 +159,11 @@ PyRef of_hashed_items(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() == 1) {
     if (callable == reinterpret_cast<PyObject*>(&PyFrozenSet_Type) && PyFrozenSet_CheckExact(args[0]))
       return args.values[0];
+    if (PyDict_CheckExact(args[0]) || PyAnySet_CheckExact(args[0])) {  // the hashes are at hand
+      capture.settle_deep(args[0]);
+      capture.consult(args[0]);
+      return capture.made(args.call(callable));
+    }
     args.values[0] = items_of(capture, args[0]);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[0]); ++i) watch_hash(capture, PyList_GET_ITEM(args[0], i));
   }

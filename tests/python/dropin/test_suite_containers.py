@@ -75,6 +75,22 @@ def test_questions_to_sets(tmp_path):
             self.assertEqual(compiled(ones), (ones * steps, False))
             self.assertEqual(taken, steps)
 
+    def test_keys_are_hashed_once(self):
+        class Counted(int):
+            def __new__(cls, value):
+                made = super().__new__(cls, value)
+                made.count = 0
+                return made
+            def __hash__(self):
+                self.count += 1
+                return int.__hash__(self)
+        def f(kind):
+            keys = dict.fromkeys([Counted(i) for i in range(3)])
+            made = kind(keys)
+            return len(kind(made)), [key.count for key in keys]
+        for kind in (set, frozenset):
+            self.assertEqual(torch.compile(f, backend="eager", fullgraph=True)(kind), (3, [1, 1, 1]))
+
     def test_functions_in_a_set_from_outside(self):
         known = {torch._C._set_grad_enabled, "text", torch.amp._exit_autocast, 3.3, 1j, float("nan")}
         counter = CompileCounter()
@@ -196,6 +212,22 @@ def test_attributes(tmp_path):
         self.assertEqual((made.__name__, made.note, made.__wrapped__), ("inner", 3, inner))
         self.assertEqual(made(), ones.cos().sin())
         self.assertEqual(made.__annotations__, inner.__annotations__)
+
+    def test_a_descriptor_that_can_only_be_set(self):
+        class Doubled:
+            def __set__(self, owner, value):
+                owner.__dict__["field"] = owner.__dict__.get("field", 0) + value * 2
+        class Owner:
+            field = Doubled()
+        def f(x, owner):
+            owner.field = 10
+            return x + owner.field
+        mine, theirs = Owner(), Owner()
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        for _ in range(2):
+            self.assertEqual(compiled(ones, mine), f(ones, theirs))
+        self.assertEqual(mine.field, theirs.field)
+        self.assertIsInstance(torch.compile(lambda o: o.field, backend="eager")(Owner()), Doubled)
 
     def test_warnings_are_caught(self):
         import warnings
