@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     _platform.refuse_extension(error)
 
-from . import _watching_contexts  # noqa: E402, F401
+from . import _sym_choices, _watching_contexts  # noqa: E402, F401
 from ._backends import (  # noqa: E402
     BackendError,
     get_default_backend,

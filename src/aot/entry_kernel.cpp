@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <atomic>
 #include <compare>
 
 #include <c10/core/GradMode.h>
@@ -12,9 +13,11 @@
 #include "aot/dispatch_keys.h"
 #include "aot/fake_tensor.h"
 #include "aot/functional_ops.h"
+#include "aot/inner_nodes.h"
 #include "aot/ivalue_tensors.h"
 #include "aot/recorder.h"
 #include "aot/shapes.h"
+#include "aot/size_node.h"
 #include "aot/written_layouts.h"
 
 namespace firesteel {
@@ -24,6 +27,8 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 using c10::IValue;
 using torch::jit::Stack;
+
+std::atomic<InnerNode> g_inner_node{nullptr};
 
 // Tensors that are already part of a trace or of another transform (vmap, a dispatch mode), or that carry no data.
 const DispatchKeySet kNotPlain({DispatchKey::Functionalize, kFakeKey, DispatchKey::Python,
@@ -137,11 +142,55 @@ bool read_symbol(const OpPlan& plan, c10::ArrayRef<IValue> args, Recorder& recor
   return true;
 }
 
+// A float or a truth that changes stands among the operands as a number that means nothing: the graph's input for it
+// takes its place.
+bool put_open_numbers(Recorder& recorder, Stack* stack, size_t base) {
+  if (!recorder.symbols->numbers) return false;
+  bool put = false;
+  for (size_t i = base; i < stack->size(); ++i) {
+    if (!(*stack)[i].isTensor()) continue;
+    const at::Tensor& number = (*stack)[i].toTensor();
+    if (!number.defined() || !number.unsafeGetTensorImpl()->is_wrapped_number()) continue;
+    const IValue symbol = recorder.symbol_behind(number);
+    const bool is_float = symbol.isSymFloat();
+    if (!is_float && !symbol.isSymBool()) continue;
+    const c10::SymNode behind = is_float ? symbol.toSymFloat().toSymNodeImpl() : symbol.toSymBool().toSymNodeImpl();
+    const auto* node = dynamic_cast<SizeNode*>(behind.get());
+    if (!node) continue;
+    (*stack)[i] = recorder.symbols->numbers->operand(node->operand());
+    put = true;
+  }
+  return put;
+}
+
+// Operators that make a tensor of a number before they do anything else: the same with the graph's input for it. Of
+// other tensors but floating-point ones they report numbers that do not fit.
+bool run_with_open_number(const c10::OperatorHandle& op, c10::ArrayRef<IValue> args, Recorder& recorder, Stack* stack) {
+  if (!recorder.symbols->numbers || args.size() != 2 || !args[1].isSymFloat() || !args[0].isTensor()) return false;
+  if (!args[0].toTensor().is_floating_point() || op.schema().overload_name() != "Scalar") return false;
+  constexpr std::string_view kNames[] = {"lt", "le", "gt", "ge", "eq", "ne", "remainder", "fmod"};
+  std::string_view word = op.schema().name();
+  if (!word.starts_with("aten::")) return false;
+  word.remove_prefix(6);
+  if (word.ends_with('_')) word.remove_suffix(1);
+  if (std::find(std::begin(kNames), std::end(kNames), word) == std::end(kNames)) return false;
+  const InnerNode inner = g_inner_node.load(std::memory_order_relaxed);
+  const c10::SymNode given = args[1].toSymFloat().toSymNodeImpl(), held = inner ? inner(given) : given;
+  const auto* node = dynamic_cast<SizeNode*>(held.get());
+  if (!node) return false;
+  stack->back() = recorder.symbols->numbers->operand(node->operand());
+  c10::Dispatcher::singleton().findSchemaOrThrow(op.schema().name().c_str(), "Tensor").callBoxed(stack);
+  return true;
+}
+
 void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& recorder, Stack* stack) {
   const OpPlan& plan = plan_of(op);
   const size_t base = stack->size() - plan.argument_count;
   c10::ArrayRef<IValue> args(stack->data() + base, plan.argument_count);
-  if (read_symbol(plan, args, recorder, stack)) return;
+  if (read_symbol(plan, args, recorder, stack) || run_with_open_number(op, args, recorder, stack)) return;
+  // Their stand-ins bring keys of their own.
+  if (put_open_numbers(recorder, stack, base))
+    below = plan.keys_for(stack) & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey);
   if (plan.is_mutable) {
     functionalize_custom_op(plan);
     refuse_written_twice(op.schema(), args);
@@ -197,6 +246,8 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
 }
 
 }  // namespace
+
+void set_inner_node(InnerNode provider) { g_inner_node.store(provider, std::memory_order_relaxed); }
 
 void entry_kernel(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const DispatchKeySet below = keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEntryKey);

@@ -5,19 +5,25 @@
 
 #include <c10/core/SymNodeImpl.h>
 
+#include "aot/open_numbers.h"
 #include "aot/symbols.h"
 
 namespace firesteel {
 
-// A floating-point number made of sizes. It may be passed on; whoever looks at it settles the sizes it came from.
+// A floating-point number made of sizes, or of numbers that the language layer keeps. It may be passed on; whoever looks
+// at it settles what it came from.
 struct SizeFloat {
-  double hint = 0;
-  std::vector<Dim> from;
+  OpenNumber number;
+  std::vector<Dim> from;  // where no one keeps such numbers
+};
+// What is asked of such numbers.
+struct FloatTruth {
+  OpenNumber number;
 };
 
-class SizeNode final : public c10::SymNodeImpl {
+class FIRESTEEL_API SizeNode final : public c10::SymNodeImpl {
  public:
-  using Content = std::variant<Dim, Relation, SizeFloat>;
+  using Content = std::variant<Dim, Relation, SizeFloat, FloatTruth>;
   SizeNode(std::shared_ptr<Symbols> symbols, Content content)
       : symbols_(std::move(symbols)), content_(std::move(content)) {}
   static c10::SymNode of(std::shared_ptr<Symbols> symbols, Content content) {
@@ -27,11 +33,13 @@ class SizeNode final : public c10::SymNodeImpl {
   Symbols& symbols() const { return *symbols_; }
   // Only of an int.
   const Dim& dim() const { return std::get<Dim>(content_); }
-  const Relation& relation() const { return std::get<Relation>(content_); }  // only of a bool
+  const Relation& relation() const { return std::get<Relation>(content_); }  // only of a bool about sizes
   const Content& content() const { return content_; }
+  // As the keeper of numbers takes it.
+  OpenNumbers::Operand operand() const;
 
   bool is_int() override { return std::holds_alternative<Dim>(content_); }
-  bool is_bool() override { return std::holds_alternative<Relation>(content_); }
+  bool is_bool() override { return is_truth(); }
   bool is_float() override { return std::holds_alternative<SizeFloat>(content_); }
 
   c10::SymNode add(const c10::SymNode& other) override;
@@ -59,7 +67,7 @@ class SizeNode final : public c10::SymNodeImpl {
   c10::SymNode clone() override { return of(symbols_, content_); }
   c10::SymNode sym_float() override;
   c10::SymNode wrap_int(int64_t number) override { return of(symbols_, Dim(number)); }
-  c10::SymNode wrap_float(double number) override { return of(symbols_, SizeFloat{number, {}}); }
+  c10::SymNode wrap_float(double number) override { return of(symbols_, SizeFloat{{number}, {}}); }
   c10::SymNode wrap_bool(bool truth) override { return of(symbols_, Relation::known(truth)); }
   int64_t guard_int(const char* file, int64_t line) override;
   bool guard_bool(const char* file, int64_t line) override;
@@ -81,9 +89,12 @@ class SizeNode final : public c10::SymNodeImpl {
   bool is_symbolic() override { return true; }
 
  private:
-  c10::SymNode arithmetic(DimOp op, const c10::SymNode& other, double (*on_floats)(double, double));
-  c10::SymNode comparison(Relation (*relate)(const Dim&, const Dim&), const c10::SymNode& other,
+  c10::SymNode arithmetic(DimOp op, const char* name, const c10::SymNode& other, double (*on_floats)(double, double));
+  c10::SymNode comparison(Relation (*relate)(const Dim&, const Dim&), const char* name, const c10::SymNode& other,
                           bool (*on_floats)(double, double));
+  bool asks_of_sizes() const { return std::holds_alternative<Relation>(content_); }
+  bool is_truth() const { return asks_of_sizes() || std::holds_alternative<FloatTruth>(content_); }
+  OpenNumbers& keeper() const;
   const Content& content_of(const c10::SymNode& other) const;
   SizeFloat as_float() const;
   double settled_float() const;

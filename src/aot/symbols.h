@@ -12,6 +12,7 @@
 #include <c10/core/SymBool.h>
 #include <c10/core/SymInt.h>
 
+#include "aot/open_numbers.h"
 #include "graph/graph.h"
 #include "shapes/facts.h"
 #include "shapes/open_sizes.h"
@@ -55,7 +56,7 @@ class FIRESTEEL_API Symbols : public std::enable_shared_from_this<Symbols> {
   explicit Symbols(Here here) : here_(std::move(here)) {}
 
   Dim add(SymbolOrigin origin);  // its name is given here
-  bool empty() const { return origins_.empty(); }
+  bool empty() const { return origins_.empty() && !numbers; }
   const std::vector<SymbolOrigin>& origins() const { return origins_; }
   const std::vector<ShapeGuard>& guards() const { return guards_; }
   // What it is in the traced call.
@@ -106,6 +107,8 @@ class FIRESTEEL_API Symbols : public std::enable_shared_from_this<Symbols> {
 
  public:
   DataHints* data_hints = nullptr;
+  // Who keeps numbers that are no sizes, once there are any.
+  OpenNumbers* numbers = nullptr;
   // Ends the trace, which asks for a number that only a run can tell. Must throw.
   std::function<void(const std::string& what)> refuse;
 };

@@ -12,6 +12,7 @@
 #include "capture/describe.h"
 #include "capture/events.h"
 #include "capture/frame_interpreter.h"
+#include "capture/kept_numbers.h"
 #include "capture/oracle.h"
 #include "compiler.h"
 #include "firesteel/native_code.h"
@@ -136,6 +137,7 @@ BackendChoice backend_from(nb::handle backend) {
 void bind_capture(nb::module_& module) {
   make_callable_types(module.ptr());
   watch_symbols();
+  module.attr("_choose_node") = nb::steal(choose_function().release());
   bind_controls(module);
   module.def("_compile_function", &compile_function, nb::arg("callable"), nb::arg("backend"), nb::arg("fullgraph"),
              nb::arg("recompile_limit"), nb::arg("notes_recompiles") = false, nb::arg("wait") = false,

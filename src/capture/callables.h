@@ -48,8 +48,9 @@ bool is_torch_op(PyObject* object);
 
 // A function of the operator module, by name: `add`, `getitem`.
 PyObject* operator_function(const char* name);
-// Python's function for an operation on sizes.
+// Python's function for an operation on sizes, or a question about them.
 PyObject* function_of(DimOp op);
+PyObject* function_of(RelationKind kind);
 // What a tensor's method of that name gives that reads its number; empty where it can be none of the graph's.
 PyRef data_number(Capture& capture, std::string_view method, const CallArgs& args);
 // torch._check() and its like on what data decides (data_numbers.cpp); empty for all other calls.
@@ -72,6 +73,9 @@ bool has_container_methods(PyTypeObject* type);
 
 // nn.Module.__getattr__ as torch defines it: parameters, buffers, modules, in this order.
 PyObject* module_getattr();
+
+// A call of it does not look at truths among its arguments: it is followed, or nonstrict (open_truths.cpp).
+bool hands_truths_on(PyObject* callable);
 
 // ---- the interpreter's view of Python's protocols. With a concrete capture they are Python's own.
 

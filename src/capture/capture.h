@@ -63,6 +63,8 @@ struct CachedCall {
   PyRef result;
 };
 
+class KeptNumbers;
+
 class Capture {
  public:
   enum class Mode { Record, Concrete };
@@ -148,12 +150,24 @@ class Capture {
   void require_open(const Source* tensor, int32_t dim, bool by_mark) { required_.push_back({tensor, dim, by_mark}); }
   std::vector<std::vector<DynamicDim>> dynamic_dims() const;  // of the arguments, in their order
   // What C code gives for sizes, with the numbers that stand for them here.
-  PyRef adopt_sizes(PyRef value);
+  // `keep_truths`: what is asked of them is not answered yet (open_truths.cpp).
+  PyRef adopt_sizes(PyRef value, bool keep_truths = false);
   PyRef size_number(const Dim& dim);
   // Whether two tuples of numbers are equal, where one of them holds sizes that change; else nothing.
   std::optional<bool> same_sizes(PyObject* a, PyObject* b);
   // What was found out about sizes, once the trace has ended.
   void note_sizes(const Trace& trace);
+
+  // ---- comparisons of numbers that change (open_truths.cpp)
+  // One that nobody has looked at yet, as an object; empty where there is nothing to be left open.
+  PyRef open_truth(PyObject* function, PyObject* first, PyObject* second);
+  // It is one, or a container that holds one; the second has a look at a container that was made elsewhere.
+  bool holds_truth(PyObject* value) const;
+  void note_truths(PyObject* container, bool deep = false);
+  // The same value for everybody to look at, with its truths decided.
+  PyRef closed(PyRef value);
+  // Where its answer is found in a call; null for all others.
+  const Source* truth_source(PyObject* value) const;
 
   // ---- numbers that the graph computes (data_numbers.cpp)
   bool is_data_number(PyObject* object) const;
@@ -294,11 +308,32 @@ class Capture {
   bool computes(PyObject* first, PyObject* second, const Source*& a, const Source*& b);
   PyRef number_input(PyObject* number);
   PyRef symbol_leaf(PyObject* number);
+
+  // ---- floats inside functions that are not looked into (kept_numbers.cpp)
+  friend class KeptNumbers;
+  // The `torch.SymFloat` for a number, and the number for one.
+  PyRef float_symbol(PyObject* number);
+  PyRef adopt_float(const c10::SymFloat& number);
+  void keep_numbers();  // from now on the trace may meet some
+  // The input of the ATen graph for what is computed there, `value` in this call.
+  at::Tensor traced_number_at(const Source* source, PyObject* value);
+  bool holds_now(const Relation& relation) const;  // in this call
+  const Source* source_of_relation(const Relation& relation);  // null where its answer is known
   // The arguments with a stand-in for the number that changes; empty where there is none, or none can be.
   PyRef with_number_input(const std::string& name, PyObject* args, PyObject* kwargs);
   // A call traced in a form that takes its changing numbers as inputs; empty where there is none (number_forms.cpp).
   PyRef number_form(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
   bool meets(PyObject* number, std::string_view requirement);
+
+  struct OpenTruth {
+    const Source* source;
+    bool answer;                       // in this call
+    std::optional<Relation> relation;  // where it is about sizes
+    PyRef object = {};
+  };
+  PyRef new_open_truth(const c10::SymNode& node, OpenTruth truth);
+  PyRef adopt_truth(const c10::SymBool& answer);
+  bool decide_truth(const OpenTruth& truth);
 
   [[noreturn]] void stop_at_data(const std::string& what);
   // In a handler: an error that may well come from sizes that were made up says nothing of those that a run finds.
@@ -314,7 +349,7 @@ class Capture {
   PyRef leaf_of(const Dim& dim);
   PyRef leaf_of(const Relation& relation);
   PyRef number_leaf(PyObject* number);
-  PyRef source_leaf(const Source* source);
+  PyRef source_leaf(const Source* source, ValueKind kind = ValueKind::Int);
   void note_data_sizes(const PyRef& tensor);
   void record_check(const Relation& relation, PyObject* error, PyObject* text);
   bool has_leaf(const Dim& dim) const;
@@ -349,6 +384,10 @@ class Capture {
   std::unordered_map<const Source*, PyRef> number_inputs_;  // stand-ins
   std::unordered_set<const Source*> changing_;
   std::unordered_map<const Source*, PyRef> symbol_leaves_;  // stand-ins
+  std::unordered_map<const Source*, at::Tensor> traced_numbers_;
+  std::shared_ptr<KeptNumbers> kept_numbers_;  // once there are any
+  std::unordered_map<PyObject*, OpenTruth> truths_;
+  std::unordered_set<PyObject*> hold_truths_;  // containers
   std::unordered_map<const Source*, std::vector<DynamicDim>> dynamic_;
   struct RequiredSize {
     const Source* tensor;
@@ -357,7 +396,8 @@ class Capture {
   };
   std::vector<RequiredSize> required_;
   std::unordered_map<int64_t, PyRef> size_constants_;  // what sizes are computed with
-  bool keeps_symbols_ = false;                         // numbers that change are not settled for now
+  bool keeps_symbols_ = false;                         // numbers that change are not settled for now;
+  bool keeps_floats_ = false;                          // these are sizes, and floats as well
   struct KeepSymbols {
     explicit KeepSymbols(bool& keeps) : keeps(keeps) { keeps = true; }
     ~KeepSymbols() { keeps = false; }

@@ -28,6 +28,7 @@
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/kept_numbers.h"
 #include "graph/data_symbols.h"
 #include "python/constants.h"
 #include "python/errors.h"
@@ -75,26 +76,6 @@ const FloatRow* float_row(PyObject* function) {
     if (function == operator_function(row.name)) return &row;
     const std::string assigning = fmt::format("i{}", row.name);
     if (std::string_view(row.name) != "neg" && name_of(function) == "operator." + assigning) return &row;
-  }
-  return nullptr;
-}
-
-PyObject* comparison_function(RelationKind kind) {
-  switch (kind) {
-    case RelationKind::Eq:
-      return operator_function("eq");
-    case RelationKind::Ne:
-      return operator_function("ne");
-    case RelationKind::Lt:
-      return operator_function("lt");
-    case RelationKind::Le:
-      return operator_function("le");
-    case RelationKind::And:
-      return operator_function("and_");
-    case RelationKind::Or:
-      return operator_function("or_");
-    case RelationKind::Known:
-      break;
   }
   return nullptr;
 }
@@ -193,10 +174,7 @@ PyRef Capture::data_item(PyObject* tensor) {
 PyRef Capture::new_truth(const Relation& relation) {
   if (const std::optional<bool> known = trace_symbols()->known(relation))
     return PyRef::borrow(*known ? Py_True : Py_False);
-  // The binding that gives such an object of C++ code takes nodes of Python's alone.
-  const py::object node = py::cast(trace_symbols()->sym_bool(relation).toSymNodeImpl());
-  Suspended suspended(*this);
-  return made(PyRef::steal(py::module_::import("torch").attr("SymBool")(node).release().ptr()));
+  return made(torch_symbol(*this, "SymBool", trace_symbols()->sym_bool(relation).toSymNodeImpl()));
 }
 
 PyRef Capture::data_list(PyObject* tensor) {
@@ -256,7 +234,7 @@ PyRef Capture::leaf_of(const Dim& dim) {
 
 PyRef Capture::leaf_of(const Relation& relation) {
   if (relation.is_known()) return PyRef::borrow(relation.value() ? Py_True : Py_False);
-  PyObject* function = comparison_function(relation.kind());
+  PyObject* function = function_of(relation.kind());
   auto joined = [&](const PyRef& left, const PyRef& right) {
     return record_number(function, name_of(function), checked(PyTuple_Pack(2, left.get(), right.get())),
                          ValueKind::Bool);
@@ -302,6 +280,23 @@ PyRef Capture::plain_number(PyObject* number) {
   return python::wrap(at::scalar_tensor(value, at::TensorOptions().dtype(at::kDouble)));
 }
 
+namespace {
+
+// The int is one, which is guarded, or looked at when a run has found it out.
+bool is_double(const std::optional<Dim>& dim) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  if (!dim) return false;
+  for (const Relation& bound : {Relation::le(*dim, kMost), Relation::ge(*dim, -kMost)}) {
+    const std::optional<bool> known = trace_symbols()->known(bound);
+    if (known == false) return false;
+    if (!known && !mentions_data(bound) && !trace_symbols()->decide(bound)) return false;
+    if (!known && mentions_data(bound)) trace_symbols()->require(bound);
+  }
+  return true;
+}
+
+}  // namespace
+
 PyRef Capture::compute_data(PyObject* function, PyObject* first, PyObject* second) {
   if (std::optional<PyRef> size = compute_size(function, first, second)) return *size;
   const bool numbers = is_number(first) && (!second || is_number(second));
@@ -311,9 +306,10 @@ PyRef Capture::compute_data(PyObject* function, PyObject* first, PyObject* secon
     return new_data_float(plain_number(first), leaf);
   }
   const FloatRow* row = numbers ? float_row(function) : nullptr;
-  // Of two ints Python computes exactly, and only then rounds.
+  // Of two ints Python computes exactly, and only then rounds: as doubles do where both ints are doubles.
   const bool of_ints = second && PyLong_CheckExact(first) && PyLong_CheckExact(second);
-  if (!row || of_ints || (!second && !PyFloat_CheckExact(first))) stop_at_data(name_of(function));
+  if (!row || (!second && !PyFloat_CheckExact(first))) stop_at_data(name_of(function));
+  if (of_ints && !(is_double(dim_of_number(first)) && is_double(dim_of_number(second)))) stop_at_data(name_of(function));
   PyRef left = plain_number(first), right = second ? plain_number(second) : PyRef();
   if (!left || (second && !right)) stop_at_data(name_of(function));
   PyRef leaves = second ? checked(PyTuple_Pack(2, number_leaf(first).get(), number_leaf(second).get()))
@@ -393,8 +389,8 @@ PyRef Capture::compare_data(PyObject* function, PyObject* first, PyObject* secon
 std::optional<Relation> Capture::open_relation(PyObject* value) const {
   if (concrete || !trace_symbols() || !trace_symbols()->any_data() || !torch::is_symbool(py::handle(value)))
     return std::nullopt;
-  const py::object node = py::handle(value).attr("node");
-  return py::isinstance<c10::SymNodeImpl>(node) ? relation_of(*node.cast<c10::SymNode>()) : std::nullopt;
+  const c10::SymNode node = node_behind(value);
+  return node ? relation_of(*node) : std::nullopt;
 }
 
 std::optional<bool> Capture::truth_of_data(PyObject* value) {

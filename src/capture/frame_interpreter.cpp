@@ -133,6 +133,10 @@ FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFra
   if (role != FrameRole::Passing) capture_.chain = capture_.depth;
   if (capture_.depth == capture_.chain + 1) capture_.called = code_;
   if (!capture_.concrete) remember_closure();
+  // CPython has made a tuple of `*args`, and a dict of `**kwargs`.
+  int rest = code_->co_argcount + code_->co_kwonlyargcount;
+  if (code_->co_flags & CO_VARARGS) capture_.note_truths(locals_[rest++].get());
+  if (code_->co_flags & CO_VARKEYWORDS) capture_.note_truths(locals_[rest].get());
 }
 
 FrameInterpreter::~FrameInterpreter() {
@@ -341,10 +345,17 @@ void FrameInterpreter::drop_values() {
   if (capture_.broken) throw *std::exchange(capture_.broken, std::nullopt);
 }
 
-PyRef FrameInterpreter::pop() {
+PyRef FrameInterpreter::pop() { return capture_.closed(pop_open()); }
+
+PyRef FrameInterpreter::pop_open() {
   PyRef value = std::move(stack_.back());
   stack_.pop_back();
   return value;
+}
+
+void FrameInterpreter::push_made(PyRef container) {
+  capture_.note_truths(container.get());
+  push(capture_.made(std::move(container)));
 }
 
 void FrameInterpreter::set_local(int index, PyRef value) {
@@ -366,6 +377,12 @@ void FrameInterpreter::set_local(int index, PyRef value) {
 }
 
 std::vector<PyRef> FrameInterpreter::pop_many(size_t count) {
+  std::vector<PyRef> values = pop_many_open(count);
+  for (PyRef& value : values) value = capture_.closed(std::move(value));
+  return values;
+}
+
+std::vector<PyRef> FrameInterpreter::pop_many_open(size_t count) {
   std::vector<PyRef> values(std::make_move_iterator(stack_.end() - count), std::make_move_iterator(stack_.end()));
   stack_.resize(stack_.size() - count);
   return values;

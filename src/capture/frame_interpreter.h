@@ -84,7 +84,12 @@ class FrameInterpreter {
   void show_free_variables();
   // Goes to the handler of the Python error that is set; false where the frame has none.
   bool unwind();
+  // With truths decided, as whoever looks at a value needs it; the other two leave them open (open_truths.cpp).
   PyRef pop();
+  PyRef pop_open();
+  std::vector<PyRef> pop_many_open(size_t count);
+  // What was made of values that were left open.
+  void push_made(PyRef container);
   void push(PyRef value) { stack_.push_back(std::move(value)); }
   PyRef& top(int depth = 1) { return stack_[stack_.size() - depth]; }
   std::vector<PyRef> pop_many(size_t count);

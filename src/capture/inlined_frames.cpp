@@ -90,10 +90,13 @@ PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* fra
     switch (interpreter.run(throwing != 0)) {
       case Ending::Returned:
         result = interpreter.take_result();
-        if (!expected) capture.settle_deep(result.get());  // C code gets it, and may look at it
+        if (!expected) {
+          result = capture.closed(std::move(result));
+          capture.settle_deep(result.get());  // C code gets it, and may look at it
+        }
         break;
       case Ending::Yielded:
-        result = interpreter.take_result();
+        result = capture.closed(interpreter.take_result());
         capture.settle_deep(result.get());
         interpreter.store();
         fs_generator_suspend(generator);

@@ -244,14 +244,12 @@ PyRef Capture::number_input(PyObject* number) {
   auto found = number_inputs_.find(source);
   if (found != number_inputs_.end()) return found->second;
   const bool is_float = PyFloat_CheckExact(number);
-  const at::Tensor real = python::number_tensor(number);
-  PyRef fake = python::wrap(number_stand_in(real));
+  PyRef fake = python::wrap(traced_number_at(source, number));
   python::check(PyObject_SetAttrString(fake.get(), "_is_number", Py_True) == 0);
   Value* value =
       graph.add_input(Type::scalar(is_float ? ValueKind::Float : ValueKind::Int), InputRole::Argument, "number");
   values_[python::unpack(fake.get()).unsafeGetTensorImpl()] = value;
   input_sources.push_back(source);
-  number_sources.push_back(source);
   number_inputs_.emplace(source, fake);
   return fake;
 }

@@ -10,6 +10,7 @@
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/pytree.h"
+#include "python/pytree_nodes.h"
 #include "python/tensor_objects.h"
 #include "python/user_frames.h"
 
@@ -87,6 +88,26 @@ PyObject* underlying(Capture& capture, PyObject* function, CallArgs& args) {
   }
 }
 
+// An object that the captured code made may hold numbers where they are not found: in what is no part of its structure.
+bool holds_made_object(Capture& capture, PyObject* value) {
+  if (python::is_tensor(value) || is_guardable_constant(value)) return false;
+  if (PyDict_CheckExact(value)) {
+    Py_ssize_t position = 0;
+    PyObject* item = nullptr;
+    while (PyDict_Next(value, &position, nullptr, &item)) {
+      if (holds_made_object(capture, item)) return true;
+    }
+    return false;
+  }
+  if (PyTuple_Check(value) || PyList_CheckExact(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      if (holds_made_object(capture, PySequence_Fast_GET_ITEM(value, i))) return true;
+    }
+    return false;
+  }
+  return capture.is_made(value) && (is_nn_module(value) || python::kind_of(value));
+}
+
 // What a refused call gave is none of the capture's: a generator that ends runs its frame once more.
 struct LetGo {
   Capture& capture;
@@ -122,7 +143,7 @@ PyRef Capture::opaque_argument(PyObject* value, const char* root) {
   stop_at_tensor_text(*this, value);
   PyRef known;
   {
-    const KeepSymbols keep(keeps_symbols_);
+    const KeepSymbols keep(keeps_symbols_), with_floats(keeps_floats_);
     known = substitute(value);
   }
   watch_opaque_input(*this, known.get());
@@ -148,7 +169,16 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   PyRef recorded_args = args, recorded_kwargs = kwargs;
   if (!journal.empty()) {
     settle_all();
-  } else if (open_numbers_) {
+    for (PyRef* side : {&args, &kwargs}) {
+      note_truths(side->get(), /*deep=*/true);
+      *side = closed(std::move(*side));
+    }
+    recorded_args = args;
+    recorded_kwargs = kwargs;
+  } else if (open_numbers_ || holds_symbol(args.get()) || (kwargs && holds_symbol(kwargs.get()))) {
+    if (holds_made_object(*this, args.get()) || (kwargs && holds_made_object(*this, kwargs.get())))
+      settle_all_but_sizes();
+    const KeepSymbols with_floats(keeps_floats_);
     auto with = [&](const PyRef& value, SymbolForm form) {
       return value ? or_refuse(*this, [&] { return with_symbols(value.get(), form); }) : PyRef();
     };
@@ -161,7 +191,6 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   const Flat named_before =
       kwargs ? or_refuse(*this, [&] { return python::flatten_input(kwargs.get(), "kwargs"); }) : Flat();
   ran_opaque_python = true;
-  settle_all_but_sizes();  // also those that an object among the arguments holds
   OpaqueState state(function, args.get(), kwargs.get());
   // Writes are hidden from other threads while the function runs, and come after the graph where it runs again.
   const bool sees_writes = !runs_python_again && !fs_has_other_threads(PyThreadState_Get());
@@ -198,7 +227,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   };
   if (!unchanged(before, args.get(), "args") || (kwargs && !unchanged(named_before, kwargs.get(), "kwargs")))
     stop(BreakReason::Mutation, name);
-  result = or_refuse(*this, [&] { return adopt_sizes(std::move(result)); });
+  result = or_refuse(*this, [&] { return adopt_sizes(std::move(result), /*keep_truths=*/true); });
   RecordOptions options;
   options.opaque = true;
   if (any_result) {

@@ -1,4 +1,6 @@
 // Instructions that decide what runs next: jumps, loops, calls, returns.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "aot/value_ranges.h"
@@ -76,16 +78,27 @@ void FrameInterpreter::for_iter(int arg) {
 
 void FrameInterpreter::kw_names(int arg) { keywords_ = PyRef::borrow(PyTuple_GET_ITEM(code_->co_consts, arg)); }
 
+namespace {
+
+void close_arguments(Capture& capture, PyObject* callable, CallArgs& args) {
+  auto holds = [&](const PyRef& value) { return capture.holds_truth(value.get()); };
+  if (std::none_of(args.values.begin(), args.values.end(), holds) || hands_truths_on(callable)) return;
+  for (PyRef& value : args.values) value = capture.closed(std::move(value));
+}
+
+}  // namespace
+
 void FrameInterpreter::plain_call(int arg) {
   CallArgs args;
   args.keywords = std::exchange(keywords_, {});
-  args.values = pop_many(arg);
+  args.values = pop_many_open(arg);
   PyRef callable = pop();
   // Under it a method found by LOAD_METHOD, whose `self` stands in the callable's place; or nothing.
   if (PyRef method = pop()) {
     args.values.insert(args.values.begin(), std::move(callable));
     callable = std::move(method);
   }
+  close_arguments(capture_, callable.get(), args);
   if (callable.get() == reinterpret_cast<PyObject*>(&PySuper_Type) && args.values.empty()) {
     push(make_super());
     return;
@@ -121,7 +134,7 @@ PyRef FrameInterpreter::make_super() {
 
 void FrameInterpreter::call_function_ex(int arg) {
   PyRef keywords = arg & 1 ? pop() : PyRef();
-  PyRef positional = pop();
+  PyRef positional = pop_open();
   PyRef callable = pop();
   pop();  // the place of a method's self
   CallArgs args;
@@ -138,6 +151,8 @@ void FrameInterpreter::call_function_ex(int arg) {
     push(call_spread(capture_, callable.get(), tuple.get(), named.get()));
     return;
   }
+  if (capture_.holds_truth(positional.get()) && !hands_truths_on(callable.get()))
+    positional = capture_.closed(std::move(positional));
   PyRef items = unpacked(positional.get());
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
     args.values.push_back(PyRef::borrow(PyList_GET_ITEM(items.get(), i)));
@@ -175,7 +190,7 @@ void FrameInterpreter::make_function(int arg) {
 }
 
 void FrameInterpreter::return_value(int) {
-  result_ = pop();
+  result_ = pop_open();
   now_ = State::Returned;
 }
 

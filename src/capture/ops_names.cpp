@@ -12,7 +12,7 @@ using python::checked;
 
 void FrameInterpreter::nop(int) {}
 void FrameInterpreter::resume(int) { serve_interrupts(); }
-void FrameInterpreter::pop_top(int) { pop(); }
+void FrameInterpreter::pop_top(int) { pop_open(); }
 void FrameInterpreter::push_null(int) { push({}); }
 void FrameInterpreter::copy(int arg) { push(PyRef(top(arg))); }
 void FrameInterpreter::swap(int arg) { std::swap(top(), top(arg)); }
@@ -41,7 +41,7 @@ void FrameInterpreter::load_fast(int arg) {
   push(PyRef(local));
 }
 
-void FrameInterpreter::store_fast(int arg) { set_local(arg, pop()); }
+void FrameInterpreter::store_fast(int arg) { set_local(arg, pop_open()); }
 
 void FrameInterpreter::delete_fast(int arg) {
   if (!locals_[arg]) {
@@ -122,7 +122,10 @@ void FrameInterpreter::make_cell(int arg) {
   if (const Source* source = std::exchange(local_sources_[arg], nullptr)) {
     locals_[arg] = capture_.admit_value(locals_[arg].get(), source);
   }
-  set_local(arg, capture_.made(checked(PyCell_New(locals_[arg].get()))));
+  // A tuple is `*args` here, which is taken apart again by who calls on.
+  const bool stays_open = locals_[arg] && PyTuple_CheckExact(locals_[arg].get());
+  const PyRef value = stays_open ? locals_[arg] : capture_.closed(locals_[arg]);
+  set_local(arg, capture_.made(checked(PyCell_New(value.get()))));
 }
 
 void FrameInterpreter::copy_free_vars(int arg) {

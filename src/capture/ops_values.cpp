@@ -57,6 +57,18 @@ constexpr auto kCompare = std::to_array<const char*>({"lt", "le", "eq", "ne", "g
 
 bool is_tensor(const PyRef& value) { return python::is_tensor(value.get()); }
 
+// What follows a comparison in `if a < b`.
+bool decides_branch(int opcode) {
+  static const auto* table = [] {
+    auto* made = new std::array<bool, 256>{};
+    PyRef names = checked(PyObject_GetAttrString(checked(PyImport_ImportModule("opcode")).get(), "opname"));
+    for (Py_ssize_t i = 0; i < 256; ++i)
+      (*made)[i] = python::text_of(PyList_GET_ITEM(names.get(), i)).find("JUMP") != std::string_view::npos;
+    return made;
+  }();
+  return (*table)[opcode];
+}
+
 }  // namespace
 
 void FrameInterpreter::unary(const char* operation, PyObject* (*run)(PyObject*)) {
@@ -153,7 +165,10 @@ void FrameInterpreter::binary_op(int arg) {
 }
 
 void FrameInterpreter::binary_subscr(int) {
-  PyRef key = pop(), object = pop();
+  PyRef key = pop(), object = pop_open();
+  // One item of several is looked at, and not the others.
+  const bool picks = PyLong_CheckExact(key.get()) && PyTuple_CheckExact(object.get());
+  if (!picks) object = capture_.closed(std::move(object));
   push(get_item(capture_, object.get(), key.get()));
 }
 
@@ -182,6 +197,13 @@ void FrameInterpreter::compare_op(int arg) {
   if (PyRef condition = capture_.compare_data(operator_function(kCompare[arg]), left.get(), right.get())) {
     push(std::move(condition));
     return;
+  }
+  const bool branches = decides_branch(instructions_[next_].opcode) || fs_frame_generator(frame_);
+  if (!branches) {
+    if (PyRef truth = capture_.open_truth(operator_function(kCompare[arg]), left.get(), right.get())) {
+      push(std::move(truth));
+      return;
+    }
   }
   if (auto answer = capture_.decide(operator_function(kCompare[arg]), left.get(), right.get())) {
     push(PyRef::borrow(*answer ? Py_True : Py_False));
@@ -225,17 +247,17 @@ void FrameInterpreter::contains_op(int arg) {
 }
 
 void FrameInterpreter::build_tuple(int arg) {
-  std::vector<PyRef> items = pop_many(arg);
+  std::vector<PyRef> items = pop_many_open(arg);
   PyRef tuple = checked(PyTuple_New(arg));
   for (int i = 0; i < arg; ++i) PyTuple_SET_ITEM(tuple.get(), i, items[i].release());
-  push(capture_.made(std::move(tuple)));
+  push_made(std::move(tuple));
 }
 
 void FrameInterpreter::build_list(int arg) {
-  std::vector<PyRef> items = pop_many(arg);
+  std::vector<PyRef> items = pop_many_open(arg);
   PyRef list = checked(PyList_New(arg));
   for (int i = 0; i < arg; ++i) PyList_SET_ITEM(list.get(), i, items[i].release());
-  push(capture_.made(std::move(list)));
+  push_made(std::move(list));
 }
 
 void FrameInterpreter::build_set(int arg) {
@@ -249,22 +271,23 @@ void FrameInterpreter::build_set(int arg) {
 }
 
 void FrameInterpreter::build_map(int arg) {
-  std::vector<PyRef> items = pop_many(2 * static_cast<size_t>(arg));
+  std::vector<PyRef> items = pop_many_open(2 * static_cast<size_t>(arg));
   PyRef dict = checked(PyDict_New());
   for (size_t i = 0; i < items.size(); i += 2) {
+    items[i] = capture_.closed(std::move(items[i]));
     watch_hash(capture_, items[i].get());
     python::check(PyDict_SetItem(dict.get(), items[i].get(), items[i + 1].get()) == 0);
   }
-  push(capture_.made(std::move(dict)));
+  push_made(std::move(dict));
 }
 
 void FrameInterpreter::build_const_key_map(int arg) {
   PyRef keys = pop();
-  std::vector<PyRef> values = pop_many(arg);
+  std::vector<PyRef> values = pop_many_open(arg);
   PyRef dict = checked(PyDict_New());
   for (int i = 0; i < arg; ++i)
     python::check(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(keys.get(), i), values[i].get()) == 0);
-  push(capture_.made(std::move(dict)));
+  push_made(std::move(dict));
 }
 
 void FrameInterpreter::build_slice(int arg) {
@@ -457,7 +480,12 @@ std::vector<PyRef> take_apart(Capture& capture, PyObject* value, int before, int
 }  // namespace
 
 void FrameInterpreter::unpack_sequence(int arg) {
-  PyRef value = pop();
+  PyRef value = pop_open();
+  if (capture_.holds_truth(value.get()) && !PyDict_Check(value.get()) && PySequence_Size(value.get()) == arg) {
+    for (int i = arg; i-- > 0;) push(PyRef::borrow(PySequence_Fast_GET_ITEM(value.get(), i)));
+    return;
+  }
+  value = capture_.closed(std::move(value));
   std::vector<PyRef> items = take_apart(capture_, value.get(), arg, 0, nullptr);
   for (int i = arg; i-- > 0;) push(std::move(items[i]));
 }

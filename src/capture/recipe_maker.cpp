@@ -79,6 +79,7 @@ int32_t RecipeMaker::of(PyObject* value) {
   if (python::is_tensor(value)) return tensor(value);
   if (is_tensor_text(value)) throw NoRecipe{PyRef::borrow(value), "the text of a tensor"};
   if (capture_.is_data_number(value)) return data_number(value, capture_.data_result(value));
+  if (const Source* source = capture_.truth_source(value)) return load(source);
   if (const std::optional<Relation> truth = capture_.open_relation(value))
     return data_number(value, capture_.truth_result(*truth));
   if (const Source* source = capture_.number_source(value)) return load(source);

@@ -263,7 +263,7 @@ class AotRunner final : public Runner {
   bool take(PyObject* const* slots, std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& captured) const {
     inputs.reserve(inputs_.size());
     for (uint32_t slot : inputs_) {
-      const bool number = is_number(slots[slot]);
+      const bool number = is_number(slots[slot]) || PyBool_Check(slots[slot]);
       inputs.push_back(number ? python::number_tensor(slots[slot]) : python::unpack(slots[slot]));
       if (!inputs.back().defined()) return false;
     }

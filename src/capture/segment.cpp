@@ -158,6 +158,7 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   }
   std::vector<const Source*> wanted = capture.input_sources;
   wanted.insert(wanted.end(), segment.book.loads.begin(), segment.book.loads.end());
+  wanted.insert(wanted.end(), capture.number_sources.begin(), capture.number_sources.end());
   segment.guards =
       std::make_unique<guards::GuardProgram>(capture.sources, std::move(capture.guards), wanted, segment.holdings);
   segment.book.settle(segment.holdings);

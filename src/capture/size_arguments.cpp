@@ -8,6 +8,7 @@
 
 #include "aot/trace.h"
 #include "capture/capture.h"
+#include "capture/kept_numbers.h"
 #include "python/errors.h"
 #include "python/pytree.h"
 #include "python/pytree_nodes.h"
@@ -55,8 +56,10 @@ PyRef map_tuple(PyObject* tuple, F&& map) {
 }  // namespace
 
 bool Capture::may_be_symbol(PyObject* value) const {
-  if (!PyLong_CheckExact(value) || !is_open_number(value)) return false;
+  if (truths_.count(value)) return true;
+  if (!is_open_number(value)) return false;
   const Number& number = numbers_.at(value);
+  if (PyFloat_CheckExact(value)) return keeps_floats_ && number.changes;
   return number.dim || (number.changes && fits_size(value));
 }
 
@@ -68,7 +71,7 @@ void Capture::make_symbol(PyObject* value) {
 }
 
 bool Capture::holds_symbol(PyObject* value) const {
-  if (!open_numbers_) return false;
+  if (!open_numbers_ && truths_.empty()) return false;
   if (may_be_symbol(value)) return true;
   if (PySlice_Check(value)) {
     auto* slice = reinterpret_cast<PySliceObject*>(value);
@@ -102,15 +105,17 @@ void Capture::settle_operands(const std::string& name, PyObject* args, PyObject*
 
 PyRef Capture::symbol_leaf(PyObject* number) {
   const Number& known = numbers_.at(number);
-  return known.from_data ? leaf_of(*known.dim) : source_leaf(known.source);
+  if (known.plain) return known.plain;
+  if (known.from_data) return leaf_of(*known.dim);
+  return source_leaf(known.source, PyFloat_CheckExact(number) ? ValueKind::Float : ValueKind::Int);
 }
 
-PyRef Capture::source_leaf(const Source* source) {
+PyRef Capture::source_leaf(const Source* source, ValueKind kind) {
   auto found = symbol_leaves_.find(source);
   if (found != symbol_leaves_.end()) return found->second;
   PyRef leaf = python::wrap(at::empty({}, at::TensorOptions().device(at::kMeta)));
   values_[python::unpack(leaf.get()).unsafeGetTensorImpl()] =
-      graph.add_input(Type::scalar(ValueKind::Int), InputRole::Argument, "size");
+      graph.add_input(Type::scalar(kind), InputRole::Argument, kind == ValueKind::Int ? "size" : "number");
   input_sources.push_back(source);
   held_.push_back(leaf);
   symbol_leaves_.emplace(source, leaf);
@@ -121,8 +126,12 @@ PyRef Capture::with_symbols(PyObject* value, SymbolForm form) {
   Suspended suspended(*this);  // classes that are registered come apart by Python functions
   auto symbol = [&](PyObject* number) {
     if (!may_be_symbol(number)) return PyRef::borrow(number);
-    make_symbol(number);
+    if (const Source* answer = truth_source(number))
+      return form == SymbolForm::Leaf ? source_leaf(answer, ValueKind::Bool) : PyRef::borrow(number);
+    const bool is_float = PyFloat_CheckExact(number);
+    if (!is_float) make_symbol(number);
     if (form == SymbolForm::Leaf) return symbol_leaf(number);
+    if (is_float) return float_symbol(number);
     return PyRef::steal(py::cast(trace_symbols()->sym_int(*numbers_.at(number).dim)).release().ptr());
   };
   return python::map_parts(value, [&](PyObject* part) {
@@ -138,20 +147,44 @@ PyRef Capture::with_symbols(PyObject* value, SymbolForm form) {
   });
 }
 
-PyRef Capture::adopt_sizes(PyRef value) {
+namespace {
+
+// Nothing but tuples, lists and dicts around what is no container: open truths may lie there.
+bool is_plain_nest(PyObject* value) {
+  bool plain = true;
+  auto look = [&](PyObject* item) { plain = plain && is_plain_nest(item); };
+  if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) look(PySequence_Fast_GET_ITEM(value, i));
+  } else if (PyDict_CheckExact(value)) {
+    Py_ssize_t position = 0;
+    PyObject* item = nullptr;
+    while (PyDict_Next(value, &position, nullptr, &item)) look(item);
+  } else {
+    plain = is_torch_size(value) || !python::kind_of(value);
+  }
+  return plain;
+}
+
+}  // namespace
+
+PyRef Capture::adopt_sizes(PyRef value, bool keep_truths) {
   if (concrete || !value || !trace_symbols() || trace_symbols()->empty()) return value;
+  keep_truths = keep_truths && is_plain_nest(value.get());
   auto adopt = [&](PyObject* part) {
     const py::handle handle(part);
     if (torch::is_symint(handle)) return size_number(firesteel::dim_of(handle.cast<c10::SymInt>()));
-    // These have no source of their own: what they were made of is settled, or its answer guarded.
-    if (torch::is_symfloat(handle))
+    const bool is_float = torch::is_symfloat(handle), is_truth = torch::is_symbool(handle);
+    const c10::SymNode node = is_float || is_truth ? node_behind(part) : c10::SymNode();
+    if (node && is_float) return adopt_float(c10::SymFloat(node));
+    if (node && keep_truths) return adopt_truth(c10::SymBool(node));
+    if (is_float)
       return checked(PyFloat_FromDouble(handle.cast<c10::SymFloat>().guard_float(__FILE__, __LINE__)));
-    if (torch::is_symbool(handle))
+    if (is_truth)
       return PyRef::borrow(handle.cast<c10::SymBool>().guard_bool(__FILE__, __LINE__) ? Py_True : Py_False);
     return PyRef::borrow(part);
   };
   Suspended suspended(*this);
-  return python::map_parts(value.get(), [&](PyObject* part) {
+  PyRef adopted = python::map_parts(value.get(), [&](PyObject* part) {
     if (!is_torch_size(part)) return adopt(part);
     PyRef items = map_tuple(part, adopt);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(part); ++i) {
@@ -160,6 +193,8 @@ PyRef Capture::adopt_sizes(PyRef value) {
     }
     return PyRef::borrow(part);
   });
+  note_truths(adopted.get(), /*deep=*/true);
+  return adopted;
 }
 
 }  // namespace firesteel::capture

@@ -7,9 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "aot/inner_nodes.h"
 #include "aot/recorder.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
+#include "capture/kept_numbers.h"
 #include "graph/data_symbols.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -27,9 +29,11 @@ c10::IValue symbol_behind(const at::Tensor& number) {
   if (!symbol) return {};
   const py::handle held(symbol.get());
   if (torch::is_symint(held)) return held.cast<c10::SymInt>();
-  if (torch::is_symfloat(held)) return held.cast<c10::SymFloat>();
-  if (torch::is_symbool(held)) return held.cast<c10::SymBool>();
-  return {};
+  const bool is_float = torch::is_symfloat(held);
+  if (!is_float && !torch::is_symbool(held)) return {};
+  const c10::SymNode node = node_behind(symbol.get());  // torch's conversion hides it behind one of its own
+  if (is_float) return node ? c10::SymFloat(node) : held.cast<c10::SymFloat>();
+  return node ? c10::SymBool(node) : held.cast<c10::SymBool>();
 }
 
 int64_t small_int(PyObject* number) {
@@ -48,6 +52,15 @@ bool is_function(PyObject* function, std::initializer_list<const char*> names) {
 
 PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuiltins(), name); }
 
+// Nothing where the power is no small number.
+std::optional<Dim> power_of(const Dim& base, const Dim& power) {
+  constexpr int64_t kMost = 8;
+  if (!power.is_number() || power.number() < 0 || power.number() > kMost) return std::nullopt;
+  Dim product = 1;
+  for (int64_t i = 0; i < power.number(); ++i) product = product * base;
+  return product;
+}
+
 // Python's function on numbers as an expression; nothing where sizes have none.
 std::optional<Dim> as_dim(PyObject* function, const Dim& a, const std::optional<Dim>& b) {
   if (!b) {
@@ -60,6 +73,7 @@ std::optional<Dim> as_dim(PyObject* function, const Dim& a, const std::optional<
   if (is_function(function, {"mul", "imul"})) return a * *b;
   if (is_function(function, {"floordiv", "ifloordiv"})) return Dim::make(DimOp::FloorDiv, a, *b);
   if (is_function(function, {"mod", "imod"})) return Dim::make(DimOp::Mod, a, *b);
+  if (is_function(function, {"pow", "ipow"})) return power_of(a, *b);
   if (function == builtin("min")) return Dim::make(DimOp::Min, a, *b);
   if (function == builtin("max")) return Dim::make(DimOp::Max, a, *b);
   return std::nullopt;
@@ -98,6 +112,26 @@ PyObject* function_of(DimOp op) {
   return nullptr;
 }
 
+PyObject* function_of(RelationKind kind) {
+  switch (kind) {
+    case RelationKind::Eq:
+      return operator_function("eq");
+    case RelationKind::Ne:
+      return operator_function("ne");
+    case RelationKind::Lt:
+      return operator_function("lt");
+    case RelationKind::Le:
+      return operator_function("le");
+    case RelationKind::And:
+      return operator_function("and_");
+    case RelationKind::Or:
+      return operator_function("or_");
+    case RelationKind::Known:
+      break;
+  }
+  return nullptr;
+}
+
 void Capture::expect_size(const Source* tensor, DynamicDim dim) {
   std::vector<DynamicDim>& dims = dynamic_[tensor];
   std::erase_if(dims, [&](const DynamicDim& known) { return known.dim == dim.dim; });
@@ -130,7 +164,10 @@ void Capture::refuse_settled_sizes(const Trace& trace) {
   }
 }
 
-void watch_symbols() { set_symbol_behind(&symbol_behind); }
+void watch_symbols() {
+  set_symbol_behind(&symbol_behind);
+  set_inner_node(&inner_node);
+}
 
 std::vector<std::vector<DynamicDim>> Capture::dynamic_dims() const {
   std::vector<std::vector<DynamicDim>> dims;

@@ -148,8 +148,10 @@ bool all_guarded(const Tree& tree) {
 }
 
 Tree Capture::without_open_numbers(Tree tree) const {
-  if (tree.kind == TreeKind::Constant && tree.context && is_open_number(static_cast<PyRef*>(tree.context.get())->get()))
-    return Tree::constant("any number");
+  if (tree.kind == TreeKind::Constant && tree.context) {
+    PyObject* held = static_cast<PyRef*>(tree.context.get())->get();
+    if (is_open_number(held) || truth_source(held)) return Tree::constant("any number");
+  }
   for (Tree& child : tree.children) child = without_open_numbers(std::move(child));
   return tree;
 }
@@ -247,6 +249,11 @@ void Capture::tell_story(const Node& node, const RecordOptions& options) {
 
 PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs) {
   const python::OwnSources own_sources;
+  // `apply` of a class of autograd's is called as a function that is followed.
+  note_truths(args.get());
+  note_truths(kwargs.get());
+  closed(args);
+  closed(kwargs);
   if (mark_of(callable).mark == Mark::Disallowed) stop(BreakReason::Disallowed, name);
   refuse_overriding(*this, args.get(), name);
   PyRef with_number = with_number_input(name, args.get(), kwargs.get());

@@ -63,6 +63,8 @@ at::Tensor number_tensor(PyObject* number) {
   c10::Scalar value;
   if (PyFloat_Check(number)) {
     value = PyFloat_AS_DOUBLE(number);
+  } else if (PyBool_Check(number)) {
+    value = number == Py_True;
   } else {
     int overflow = 0;
     const long long whole = PyLong_AsLongLongAndOverflow(number, &overflow);

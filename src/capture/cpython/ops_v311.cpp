@@ -19,12 +19,14 @@ void FrameInterpreter::pop_jump_backward_if_none(int arg) { jump_if(pop().get() 
 void FrameInterpreter::pop_jump_backward_if_not_none(int arg) { jump_if(pop().get() != Py_None, -arg); }
 
 void FrameInterpreter::jump_if_true_or_pop(int arg) {
+  top() = capture_.closed(std::move(top()));
   const bool jumps = is_true(capture_, top().get());
   jump_if(jumps, arg);
   if (!jumps) pop();
 }
 
 void FrameInterpreter::jump_if_false_or_pop(int arg) {
+  top() = capture_.closed(std::move(top()));
   const bool jumps = !is_true(capture_, top().get());
   jump_if(jumps, arg);
   if (!jumps) pop();

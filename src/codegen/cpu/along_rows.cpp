@@ -74,8 +74,7 @@ class AlongRows final : public RowBody {
   }
 
   void emit_rows(Value* begin, Value* end) override {
-    emit_loop(l_, begin, end, n(1), [&](Value* number) {
-      number_to_indices(number, 0, kernel_.row_loops());
+    each_row(begin, end, [&](Value*) {
       RowValues row(kernel_.exprs.size(), nullptr);
       find_row_values(row, 0, n(0), nullptr);
       for (int pass = 0; pass < plan_.passes; ++pass) {
@@ -84,7 +83,6 @@ class AlongRows final : public RowBody {
         find_row_values(row, pass + 1, n(0), nullptr);
       }
       store_row(row, n(0));
-      return nullptr;
     });
   }
 

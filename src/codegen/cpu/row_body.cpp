@@ -1,6 +1,8 @@
 // Values of points and rows at the current indices, and rows in chunks.
 #include "codegen/cpu/row_body.h"
 
+#include <algorithm>
+
 #include "fuse/size_math.h"
 
 namespace firesteel::cpu {
@@ -99,6 +101,34 @@ void RowBody::number_to_indices(Value* number, size_t first, size_t last) {
     index_[d] = d == first ? number : b_.CreateURem(number, steps_of(d));
     if (d != first) number = b_.CreateUDiv(number, steps_of(d));
   }
+}
+
+// Dividing by what is no constant takes as long as a few vectors: there indices count up from row to row.
+void RowBody::each_row(Value* begin, Value* end, const std::function<void(Value*)>& body) {
+  const size_t loops = kernel_.row_loops();
+  bool divides = false;
+  for (size_t d = 1; d < loops; ++d) divides = divides || !kernel_.sizes[d].is_number();
+  std::vector<Value*> slots;
+  if (divides) {
+    number_to_indices(begin, 0, loops);
+    for (size_t d = 0; d < loops; ++d) {
+      slots.push_back(stack_bytes(sizeof(int64_t)));
+      b_.CreateStore(index_[d], slots[d]);
+    }
+  }
+  emit_loop(l_, begin, end, n(1), [&](Value* number) {
+    if (!divides) number_to_indices(number, 0, loops);
+    for (size_t d = 0; d < slots.size(); ++d) index_[d] = b_.CreateLoad(b_.getInt64Ty(), slots[d]);
+    body(number);
+    Value* carry = b_.getTrue();
+    for (size_t d = slots.size(); d-- > 0;) {
+      Value* next = b_.CreateAdd(index_[d], n(1));
+      Value* full = d ? b_.CreateICmpEQ(next, steps_of(d)) : b_.getFalse();
+      b_.CreateStore(b_.CreateSelect(carry, b_.CreateSelect(full, n(0), next), index_[d]), slots[d]);
+      carry = b_.CreateAnd(carry, full);
+    }
+    return nullptr;
+  });
 }
 
 // Elements from the buffer's start to the current indices; the loop of the lanes starts at `lane`.

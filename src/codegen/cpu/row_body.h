@@ -43,6 +43,8 @@ class RowBody {
 
   int64_t unrolling(const Dim& length, int pass) const;
   void number_to_indices(Value* number, size_t first, size_t last);
+  // `body(number)` at each row of [begin, end), with the indices of its loops.
+  void each_row(Value* begin, Value* end, const std::function<void(Value*)>& body);
   Value* offset(const IndexMap& map, Value* lane);
   Value* place(const IndexMap& map, int32_t buffer, Value* lane);
   void find_row_values(RowValues& values, int done, Value* lane, Value* mask);
