@@ -164,6 +164,7 @@ PyRef Capture::opaque_argument(PyObject* value, const char* root) {
 PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef args, PyRef kwargs, bool any_result,
                            PyObject* traced) {
   const python::OwnSources own_sources;
+  if (!trace_symbols()->empty()) keep_numbers();  // it may make floats of sizes that it finds itself
   // Sizes that change are sizes to the function too, and inputs of its node. One that the captured code has stored away
   // would be found as a plain number.
   PyRef recorded_args = args, recorded_kwargs = kwargs;
