@@ -25,7 +25,7 @@ constexpr auto kFactories = std::to_array<const char*>(
 constexpr auto kMethods =
     std::to_array<const char*>({"stride", "is_contiguous", "element_size", "numel", "nelement", "dim", "ndimension",
                                 "get_device", "size", "new_zeros", "new_ones", "new_empty", "new_full",
-                                "new_empty_strided", "new_tensor", "as_strided", "zero_", "fill_"});
+                                "new_empty_strided", "new_tensor", "as_strided", "zero_", "fill_", "unflatten"});
 
 // Methods that read data, reach behind the dispatcher, or leave something behind on a tensor.
 constexpr auto kForbidden = std::to_array<ForbiddenLeaf>({
