@@ -145,9 +145,12 @@ void KernelCall::run(std::span<const at::Tensor* const> inputs, std::span<at::Te
 void KernelCall::run_units(void** buffers, size_t kept, const Sizes& sizes) const {
   auto run_range = [&](int64_t begin, int64_t end) {
     if (!sizes.kept_bytes) return function_(buffers, begin, end);
-    const auto memory = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(sizes.kept_bytes) + 64);
+    // A vector that lies across two lines of the cache takes twice as long. The last one may reach past the row's end.
+    constexpr size_t kLine = 64;
+    const auto memory = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(sizes.kept_bytes) + 2 * kLine);
+    const auto start = reinterpret_cast<uintptr_t>(memory.get());
     c10::SmallVector<void*, 16> own(buffers, buffers + kept);
-    own.push_back(memory.get());
+    own.push_back(memory.get() + (kLine - start % kLine) % kLine);
     function_(own.data(), begin, end);
   };
   if (sizes.units <= sizes.grain) {
