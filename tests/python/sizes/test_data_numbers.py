@@ -303,3 +303,24 @@ def test_randomness_is_drawn_once_where_the_call_runs_again(backend):
     with pytest.raises(RuntimeError):
         function(torch.ones(2), torch.tensor(7))
     assert torch.equal(after, torch.rand(1))
+
+
+def quotients(x, t, u):
+    n, m = t.item(), u.item()
+    return x * (n / m), n / m, (n * 2) / 3, n**2, 7 / m
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ints_are_divided_and_raised(backend):
+    calls = [(1, 3), (7, 2), (-5, 9), (10**9, 7), (3, 1), (0, 4)]
+    captured_once(quotients, [[torch.ones(3), torch.tensor(n), torch.tensor(m)] for n, m in calls], backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_quotient_of_ints_that_are_no_doubles_is_eagers(backend):
+    compiled = firesteel.compile(quotients, fullgraph=True, backend=backend)
+    for n, m in [(1, 3), (2**60 + 1, 3), (5, 2**61 - 1), (4, 2)]:
+        args = [torch.ones(3), torch.tensor(n), torch.tensor(m)]
+        assert same(compiled(*args), quotients(*args))
+    with pytest.raises(ZeroDivisionError):
+        compiled(torch.ones(3), torch.tensor(1), torch.tensor(0))
