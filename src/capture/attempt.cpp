@@ -451,6 +451,8 @@ FunctionResult Attempt::describe(Ending ending, const KeepThreadState& kept) {
     result_kinds.push_back(kind_of_result(tensor.get()));
     returned.tensors.push_back(python::unpack(tensor.get()));
   }
+  // What switches modes and computes nothing is no work for a graph: a segment leaves the modes as they should be.
+  if (capture.mode_switches && capture.mode_switches == capture.graph.nodes.size()) capture.drop_nodes();
   returned.tree = Tree::tuple_of_leaves(returned.tensors.size());
   capture.graph.output_tree = returned.tree;
   result_ = {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "capture/capture.h"
+#include "capture/marked_calls.h"
 
 namespace firesteel::capture {
 
@@ -31,6 +32,9 @@ PyRef assign_operator(Capture& capture, PyObject* callable, CallArgs& args);
 
 // ops_exceptions.cpp: traceback.clear_frames.
 PyRef forget_frames(Capture& capture, PyObject* callable, CallArgs& args);
+
+// torch_state_rules.cpp
+const std::vector<ControlRule>& torch_state_rules();
 
 // identities.cpp
 PyRef hash_of(Capture& capture, PyObject* callable, CallArgs& args);

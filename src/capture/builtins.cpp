@@ -81,16 +81,23 @@ PyRef pure(Capture& capture, PyObject* callable, CallArgs& args) {
   return result_of(capture, args.call(callable));
 }
 
-// Answers that the packed ambient guard covers, or that hold for all plain tensors.
-PyRef ambient(Capture& capture, PyObject* callable, CallArgs& args) {
+// Computes from plain numbers, in Python that is not worth following.
+PyRef computed(Capture& capture, PyObject* callable, CallArgs& args) {
+  for (PyRef& value : args.values) value = capture.consult_deep(value.get());
   Suspended suspended(capture);
-  return args.call(callable);
+  return capture.made(args.call(callable));
 }
 
-// Changes torch's thread-local state: runs now, and again with the graph.
-PyRef effect(Capture& capture, PyObject* callable, CallArgs& args) {
-  PyRef name = python::attribute(callable, "__name__");
-  return capture.effect_call(callable, fmt::format("torch.{}", python::text_of(name.get())), args);
+// Makes a class of names: it is made once, and serves every call.
+PyRef make_class(Capture& capture, PyObject* callable, CallArgs& args) {
+  for (PyRef& value : args.values) {
+    if (!capture.is_deep_constant(value.get())) refuse(capture, callable);
+    value = capture.consult_deep(value.get());
+  }
+  Suspended suspended(capture);
+  PyRef made = args.call(callable);
+  PyRef name = python::attribute(made.get(), "__name__");
+  return capture.admit(made.get(), capture.sources.kept(made.get(), std::string(python::text_of(name.get()))));
 }
 
 // typing.cast: the value as it is.
@@ -320,6 +327,9 @@ constexpr auto kRules = std::to_array<Row>({
     {"sys", "exc_info", exception_info},
     {"traceback", "clear_frames", forget_frames},
     {"_warnings", "_filters_mutated", ambient},  // a number that says that filters are others now
+    {"sys", "intern", pure},
+    {"collections", "namedtuple", make_class},
+    {"torch", "broadcast_shapes", computed},
     {"collections", "_count_elements", count_elements},
     {"builtins", "range", pure},
     {"builtins", "slice", holder},
@@ -369,44 +379,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"copy", "deepcopy", copy_of},
     {"torch", "Size", of_items},
     {"torch", "device", pure},
-    {"torch", "finfo", ambient},
-    {"torch", "iinfo", ambient},
-    {"torch", "is_grad_enabled", ambient},
-    {"torch", "get_default_dtype", ambient},
-    {"torch", "is_inference_mode_enabled", ambient},
-    {"torch", "is_autocast_enabled", ambient},
-    {"torch", "is_autocast_cpu_enabled", ambient},
-    {"torch", "is_autocast_cache_enabled", ambient},
-    {"torch", "get_autocast_dtype", ambient},
-    {"torch", "get_autocast_gpu_dtype", ambient},
-    {"torch", "get_autocast_cpu_dtype", ambient},
-    {"torch.amp.autocast_mode", "is_autocast_available", ambient},
-    {"torch._C", "_is_autocast_available", ambient},
-    {"torch", "are_deterministic_algorithms_enabled", ambient},
-    {"torch", "get_device", ambient},
-    {"torch.cuda", "is_available", ambient},
-    {"torch._C", "_get_tracing_state", ambient},
-    {"torch._C", "_is_torch_function_enabled", ambient},
-    {"torch._C", "_is_torch_function_mode_enabled", ambient},
-    {"torch._C", "_has_torch_function", ambient},
-    {"torch._C", "_has_torch_function_unary", ambient},
-    {"torch._C", "_has_torch_function_variadic", ambient},
-    {"torch._C", "_is_tracing", ambient},
-    {"torch._C", "_get_privateuse1_backend_name", ambient},
-    {"torch._C", "_get_default_device", ambient},
-    {"torch._C._functorch", "peek_interpreter_stack", ambient},
-    {"torch", "promote_types", ambient},
-    {"torch", "is_floating_point", ambient},
     {"torch", "_check_tensor_all_with", check_all},
-    {"torch", "is_complex", ambient},
-    {"torch", "is_tensor", ambient},
-    {"torch._C", "_set_grad_enabled", effect},
-    {"torch", "set_autocast_enabled", effect},
-    {"torch", "set_autocast_dtype", effect},
-    {"torch", "set_autocast_cache_enabled", effect},
-    {"torch", "autocast_increment_nesting", effect},
-    {"torch", "autocast_decrement_nesting", effect},
-    {"torch", "clear_autocast_cache", effect},
     {"torch.autograd", "grad", differentiate},
     {"torch._functorch.vmap", "vmap_impl", leave_transform},
     {"torch._functorch.eager_transforms", "grad_impl", leave_transform},
@@ -476,6 +449,7 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
   };
   for (const Row& row : kRules) add(row.module, row.name, row.rule);
   for (const ControlRule& row : control_rules()) add(row.module, row.name, row.rule);
+  for (const ControlRule& row : torch_state_rules()) add(row.module, row.name, row.rule);
   return table;
 }
 

@@ -211,6 +211,7 @@ class Capture {
   PyRef torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs = {});
   // A call that changes torch's thread-local state: a node without tensors.
   PyRef effect_call(PyObject* callable, const std::string& name, const CallArgs& args);
+  void drop_nodes();
 
   // ---- calls that are not looked into (opaque_calls.cpp)
   PyRef nonstrict_call(PyObject* function, CallArgs args);
@@ -274,7 +275,7 @@ class Capture {
   std::vector<std::pair<PyRef, long>> borrowed_leaves;
   std::vector<PyRef> inference_blocks;  // those that are open (inference_mode.cpp)
   bool inference_around = false;        // inference mode was on before the first of them
-  bool switches_modes = false;          // a node changes torch's thread-local state
+  size_t mode_switches = 0;             // nodes that change torch's state
   bool lets_go = false;                 // a variable that held an object from outside holds another now
 
  private:

@@ -1,8 +1,10 @@
-// Reading and setting of torch's thread-local state.
+// Reading and setting of what captured code may change of torch's state.
 #include "capture/modes.h"
 
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
+#include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -58,6 +60,9 @@ TorchModes TorchModes::current() {
   modes.cache = autocast::is_autocast_cache_enabled();
   modes.nesting = autocast::increment_nesting() - 1;
   autocast::decrement_nesting();
+  modes.default_dtype = c10::get_default_dtype_as_scalartype();
+  modes.attention = guards::AttentionChoice::current();
+  if (const auto& refused = at::SavedTensorDefaultHooks::get_disabled_error_message()) modes.hooks_refused = *refused;
   modes.inference_blocks = t_blocks.size();
   modes.breaks = guards::break_policy();
   return modes;
@@ -67,6 +72,13 @@ void TorchModes::apply() const {
   if (*this == current()) return;
   close_blocks(inference_blocks);
   guards::break_policy() = breaks;
+  if (default_dtype != c10::get_default_dtype_as_scalartype())
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype));
+  attention.apply();
+  if (hooks_refused.empty())
+    at::SavedTensorDefaultHooks::enable();
+  else
+    at::SavedTensorDefaultHooks::disable(hooks_refused);
   c10::GradMode::set_enabled(ambient.grad_mode);
   autocast::set_autocast_enabled(at::kCPU, ambient.autocast_cpu);
   autocast::set_autocast_enabled(at::kCUDA, ambient.autocast_cuda);

@@ -233,14 +233,14 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   options.opaque = true;
   if (any_result) {
     options.flat_result = or_refuse(*this, [&] { return python::flatten_result(result.get(), function); });
-  } else if (!is_tensor_nest(result.get())) {
+  } else if (result.get() != Py_None && !is_tensor_nest(result.get())) {
     refuse(
         "ControlError",
         fmt::format("what `{}` gives is no tensor ({}): a function under allow_in_graph() gives a tensor or a tuple of "
                     "tensors\n  try: nonstrict_trace(), which takes and gives more",
                     name, Py_TYPE(result.get())->tp_name));
   }
-  options.always = traced != nullptr;
+  options.always = traced || (!any_result && result.get() == Py_None);  // what gives nothing is called for what it does
   if (runs_python_again) {
     recorded_args = with_made_modules(*this, recorded_args);
     if (recorded_kwargs) recorded_kwargs = with_made_modules(*this, recorded_kwargs);

@@ -180,7 +180,7 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
     segment.runner = with_result_kinds(std::move(segment.runner), std::move(attempt.result_kinds));
     if (results_are_checked()) {
       auto eager = make_eager_runner(capture.graph, all_inputs, segment.holdings);
-      if (capture.switches_modes) eager = make_mode_keeping_runner(std::move(eager));
+      if (capture.mode_switches) eager = make_mode_keeping_runner(std::move(eager));
       segment.runner =
           make_checking_runner(std::move(segment.runner), std::move(eager), all_inputs, slot_count, segment);
     }
@@ -190,7 +190,7 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   } else if (!empty) {
     segment.runner = make_eager_runner(capture.graph, std::move(slots), segment.holdings);
   }
-  if (segment.runner && capture.switches_modes && !runs_aten)
+  if (segment.runner && capture.mode_switches && !runs_aten)
     segment.runner = make_mode_keeping_runner(std::move(segment.runner));
   segment.graph_text = capture.graph.str();
   segment.story = std::move(capture.story);

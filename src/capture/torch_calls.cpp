@@ -295,13 +295,19 @@ PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyR
   return made(std::move(result));
 }
 
+void Capture::drop_nodes() {
+  graph.nodes.clear();
+  mode_switches = 0;
+  story = {};
+}
+
 PyRef Capture::effect_call(PyObject* callable, const std::string& name, const CallArgs& args) {
   PyRef given = args.tuple(), named = args.dict();
   settle_deep(given.get());
   settle_deep(named.get());
   Suspended suspended(*this);
   PyRef result = python::checked(PyObject_Call(callable, given.get(), named.get()));
-  switches_modes = true;
+  ++mode_switches;
   record(callable, name, given.get(), named.get(), result.get(), {.always = true});
   return result;
 }

@@ -41,6 +41,12 @@ void each_item(Capture& capture, PyObject* container, F&& visit) {
   }
 }
 
+// An enum that C++ has made: its members never change.
+bool is_enum_of_pybind(PyTypeObject* type) {
+  return std::string_view(Py_TYPE(type)->tp_name).ends_with("pybind11_type") &&
+         PyDict_GetItemString(fs_type_dict(type), "__entries");
+}
+
 constexpr int kDeepest = 12;
 
 void watch_nested(Capture& capture, PyObject* value, const std::vector<std::string>& methods, const char* what,
@@ -60,6 +66,7 @@ void watch_nested(Capture& capture, PyObject* value, const std::vector<std::stri
     return;
   }
   if (capture.is_made(value) && is_c_class(Py_TYPE(value))) return;
+  if (is_enum_of_pybind(Py_TYPE(value))) return;
   capture.stop(BreakReason::Value, fmt::format("{} of a {}", what, Py_TYPE(value)->tp_name));
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
@@ -28,6 +29,8 @@ Ambient Ambient::current() {
   state.included_keys = keys.included_.raw_repr();
   state.excluded_keys = keys.excluded_.raw_repr();
   state.default_dtype = c10::get_default_dtype_as_scalartype();
+  state.attention = AttentionChoice::current();
+  if (const auto& refused = at::SavedTensorDefaultHooks::get_disabled_error_message()) state.hooks_refused = *refused;
   state.threads = at::get_num_threads();
   state.deterministic = at::globalContext().deterministicAlgorithms();
   state.python_modes =
@@ -51,6 +54,8 @@ std::string Ambient::difference(const Ambient& now) const {
     return fmt::format("the default dtype is {}, was {}", c10::toString(now.default_dtype),
                        c10::toString(default_dtype));
   }
+  if (now.attention != attention) return "torch chooses among other implementations of attention";
+  if (now.hooks_refused != hooks_refused) return "hooks for saved tensors are refused in another way";
   if (now.threads != threads) return fmt::format("torch uses {} threads, used {}", now.threads, threads);
   if (now.deterministic != deterministic) return switched("deterministic mode", now.deterministic, deterministic);
   if (now.python_modes != python_modes)

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "aot/trace.h"
+#include "guards/attention.h"
 
 namespace firesteel::guards {
 
@@ -19,6 +20,8 @@ struct Ambient {
   AmbientState modes;
   uint64_t included_keys = 0, excluded_keys = 0;  // the dispatcher's own view: transforms, inference mode, modes
   at::ScalarType default_dtype = at::kFloat;
+  AttentionChoice attention;
+  std::string hooks_refused;  // why torch takes no hooks for saved tensors; empty: it does
   int threads = 0;
   bool deterministic = false;
   bool python_modes = false;  // a torch function or dispatch mode is on: nothing compiled may run
