@@ -358,16 +358,34 @@ void FrameInterpreter::push_made(PyRef container) {
   push(capture_.made(std::move(container)));
 }
 
+namespace {
+
+// Found inside another object, which holds it as long as it lives itself: that one's variable counts.
+bool is_held_by_other(const Source* source) {
+  constexpr AccessKind kHolding[] = {AccessKind::DictItem, AccessKind::SequenceItem, AccessKind::InstanceDict,
+                                     AccessKind::Member, AccessKind::CellContents};
+  if (!source || !source->parent) return false;
+  for (; source->parent; source = source->parent) {
+    if (std::find(std::begin(kHolding), std::end(kHolding), source->kind) == std::end(kHolding)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 void FrameInterpreter::set_local(int index, PyRef value) {
   const bool untouched = std::exchange(local_sources_[index], nullptr) != nullptr;
   PyRef old = std::exchange(locals_[index], std::move(value));
   if (!capture_.concrete) {
+    PyObject* now = locals_[index].get();
+    if (!old || old.get() == now || (now && PyCell_Check(now) && PyCell_GET(now) == old.get())) return;
     // The object itself goes only when the piece has run, too late for its __del__ and for who asks after it.
-    if (old && old.get() != locals_[index].get() && may_be_finalized(capture_, old.get()))
+    if (may_be_finalized(capture_, old.get()))
       capture_.stop(BreakReason::Value,
                     "a variable may be the last to hold an object with a __del__ or weak references");
-    const bool lets_go = old && old.get() != locals_[index].get() && (untouched || capture_.source_of(old.get())) &&
-                         !python::is_tensor(old.get()) && !is_guardable_constant(old.get());
+    const Source* source = capture_.source_of(old.get());
+    const bool lets_go = (untouched || source) && !is_held_by_other(source) && !python::is_tensor(old.get()) &&
+                         !is_guardable_constant(old.get());
     capture_.lets_go = capture_.lets_go || lets_go;
     return;
   }

@@ -121,6 +121,9 @@ void FrameInterpreter::before_with(int) {
 void FrameInterpreter::with_except_start(int) {
   PyRef exception = top();
   PyRef traceback = PyRef::steal(PyException_GetTraceback(exception.get()));
+  // One from outside has another way behind it at every call.
+  if (traceback && !capture_.concrete && !capture_.is_made(exception.get()))
+    capture_.stop(BreakReason::Value, "a traceback from outside");
   CallArgs args;
   args.values = {PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception.get()))), exception,
                  traceback ? traceback : PyRef::borrow(Py_None)};
