@@ -69,7 +69,11 @@ PyRef wrapped_module_attribute(Capture& capture, PyObject* module, PyObject* nam
     }
     PyErr_Clear();
   }
-  capture.stop(BreakReason::Attribute, spelled(module, name));
+  PyRef key = interned("__getattr__");
+  PyObject* finder = class_attribute(capture, Py_TYPE(module), key.get());
+  if (!finder || !PyFunction_Check(finder)) capture.stop(BreakReason::Attribute, spelled(module, name));
+  capture.admit(finder, pinned(capture, Py_TYPE(module), key.get(), finder));
+  return call(capture, finder, CallArgs{{PyRef::borrow(module), PyRef::borrow(name)}, {}});
 }
 
 // Namespaces of torch.ops and their operators make their members when asked, in Python of their own, and keep them.
@@ -93,7 +97,9 @@ PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name
   if (!PyModule_CheckExact(module)) {
     // A module of a class of its own: whatever the class defines goes its own way.
     if (PyObject* found = class_attribute(capture, Py_TYPE(module), name); found && !value) {
-      capture.stop(BreakReason::Attribute, spelled(module, name));
+      if (!PyFunction_Check(found)) capture.stop(BreakReason::Attribute, spelled(module, name));
+      capture.admit(found, pinned(capture, Py_TYPE(module), name, found));
+      return bind(found, module);
     }
     if (!value) return wrapped_module_attribute(capture, module, name);
   }

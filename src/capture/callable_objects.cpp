@@ -199,9 +199,25 @@ PyRef count_elements(Capture& capture, PyObject* callable, CallArgs& args) {
   return args.call(callable);
 }
 
+PyRef call_pattern_method(Capture& capture, PyObject* method, CallArgs& args) {
+  const std::string_view owner = reinterpret_cast<PyDescrObject*>(method)->d_type->tp_name;
+  if ((owner != "re.Pattern" && owner != "re.Match") || args.values.empty()) return {};
+  if (const Source* source = capture.source_of(args[0]))
+    capture.add_guard({GuardKind::Identity, source, args.values[0]});
+  for (size_t i = 1; i < args.values.size(); ++i) {
+    // A function that makes the text to put in would be called by C code.
+    if (!capture.is_deep_constant(args[i])) return {};
+    capture.settle_deep(args[i]);
+  }
+  return capture.made(args.call(method));
+}
+
 PyRef exception_info(Capture& capture, PyObject* callable, CallArgs& args) {
   PyRef exception = PyRef::steal(PyErr_GetHandledException());
-  if (exception && exception.get() != Py_None) capture.stop(BreakReason::CFunction, "sys.exc_info");
+  if (exception && exception.get() != Py_None) {
+    if (!capture.is_made(exception.get())) capture.stop(BreakReason::CFunction, "sys.exc_info");
+    return capture.made(args.call(callable));
+  }
   capture.admit(Py_None, capture.sources.handled());
   return capture.made(args.call(callable));
 }

@@ -20,6 +20,8 @@ PyRef referent_of(Capture& capture, PyObject* reference);
 // Rules of builtins.cpp: weakref.ref(…), what collections.Counter counts with, and sys.exc_info() where there is none.
 PyRef refer_weakly(Capture& capture, PyObject* callable, CallArgs& args);
 PyRef count_elements(Capture& capture, PyObject* callable, CallArgs& args);
+// A method of a compiled regular expression, or of what it has matched; empty for others.
+PyRef call_pattern_method(Capture& capture, PyObject* method, CallArgs& args);
 PyRef exception_info(Capture& capture, PyObject* callable, CallArgs& args);
 
 // The implementation that a function of functools.singledispatch has for a class; empty where `function` is not its

@@ -12,9 +12,11 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
+#include "capture/lazy_modules.h"
 #include "capture/marked_calls.h"
 #include "capture/marked_function.h"
 #include "capture/marks.h"
+#include "capture/python_forms.h"
 #include "capture/region.h"
 #include "capture/tensor_history.h"
 #include "python/constants.h"
@@ -46,6 +48,8 @@ PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args
   capture.expected = callable;
   const Tail passed(capture, tail);
   PyRef result = args.call(callable);
+  // Where it cannot be made again after a break, the piece ends before this call.
+  if (PyGen_CheckExact(result.get())) return capture.made(std::move(result));
   return capture.adopt(std::move(result));
 }
 
@@ -66,7 +70,14 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
   if (args.values.empty()) return args.call(callable);
   PyObject* self = args[0];
   const bool of_object = type == &PyBaseObject_Type;
-  if (python::is_tensor(self)) capture.stop(BreakReason::CFunction, fmt::format("torch.Tensor.{}", name));
+  if (python::is_tensor(self)) {
+    if (name == "__getitem__" && args.values.size() == 2) return get_item(capture, self, args[1]);
+    if (name == "__setitem__" && args.values.size() == 3) {
+      set_item(capture, self, args[1], args[2]);
+      return PyRef::borrow(Py_None);
+    }
+    capture.stop(BreakReason::CFunction, fmt::format("torch.Tensor.{}", name));
+  }
   const bool passes_on =
       name == "__setattr__" || name == "__getattribute__" || name == "__call__" || (name == "__init__" && of_object);
   if (!passes_on) settle_all_of(capture, args);
@@ -188,6 +199,7 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject*
 
 PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args, bool tail) {
   break_for_disabled_class(capture, Py_TYPE(callable));
+  if (initialize_lazy_module(capture, callable, args)) capture.stop(BreakReason::Value, "a lazy module");
   PyRef name = interned("__call__");
   PyObject* found = _PyType_Lookup(Py_TYPE(callable), name.get());
   if (found && PyFunction_Check(found)) {
@@ -222,7 +234,8 @@ PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
         return capture.made(args.call(callable));
       }
     }
-    if (name == "fromkeys" || name == "from_iterable" || name == "maketrans" || name == "fromhex") {
+    if (name == "fromkeys" || name == "from_iterable" || name == "maketrans" || name == "fromhex" ||
+        (name == "from_bytes" && type == &PyLong_Type)) {
       for (PyRef& value : args.values) {
         if (PyIter_Check(value.get())) {
           capture.settle_all();
@@ -285,24 +298,6 @@ PyRef scripted_function(PyObject* callable) {
     return {};
   PyRef inner = python::attribute(callable, "_torchdynamo_inline");
   return inner && PyFunction_Check(inner.get()) ? inner : PyRef();
-}
-
-bool holds_tensor(PyObject* value, int depth = 0) {
-  if (python::is_tensor(value)) return true;
-  if (depth > 6) return false;
-  if (PyList_Check(value) || PyTuple_Check(value)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-      if (holds_tensor(PySequence_Fast_GET_ITEM(value, i), depth + 1)) return true;
-    }
-  }
-  if (PyDict_Check(value)) {
-    Py_ssize_t position = 0;
-    PyObject* item = nullptr;
-    while (PyDict_Next(value, &position, nullptr, &item)) {
-      if (holds_tensor(item, depth + 1)) return true;
-    }
-  }
-  return false;
 }
 
 // A call without tensors runs for real; with them the function underneath is inlined.
@@ -371,8 +366,10 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   }
   if (const MarkRow row = mark_of(callable); row.mark != Mark::None)
     return call_as_marked(capture, callable, row, std::move(args));
+  if (PyObject* form = form_with_tensors(callable, args)) return call_form(capture, callable, form, std::move(args));
   if (const std::string* name = torch_leaf(callable))
     return capture.torch_call(callable, *name, args.tuple(), args.dict());
+  if (PyObject* form = python_form(callable)) return call_form(capture, callable, form, std::move(args));
   if (const ForbiddenLeaf* leaf = forbidden_leaf(callable)) {
     if (std::string_view(leaf->name) == "item" && args.values.size() == 1 && python::is_tensor(args[0]) &&
         is_known(python::unpack(args[0])))
@@ -410,6 +407,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     PyTypeObject* type = method->d_common.d_type;
     const std::string_view name = python::text_of(method->d_common.d_name);
     if (has_container_methods(type)) return call_container_method(capture, callable, type, name, args);
+    if (PyRef found = call_pattern_method(capture, callable, args)) return found;
     if (!args.values.empty() && capture.is_made(args[0]) &&
         (PyIter_Check(args[0]) || PyExceptionInstance_Check(args[0]))) {
       settle_all_of(capture, args);

@@ -19,10 +19,11 @@ bool is_view(PyObject* object) {
   return fs_view_dict(object) || std::string_view(Py_TYPE(object)->tp_name).starts_with("odict_");
 }
 
+// A function of its own: to backends of users the items of a loop are `x[0]`, `x[1]`.
 PyRef unbind(Capture& capture, PyObject* tensor) {
-  static PyObject* name = interned("unbind").release();
-  PyObject* method = _PyType_Lookup(Py_TYPE(tensor), name);
-  return capture.torch_call(method, "torch.Tensor.unbind", checked(PyTuple_Pack(1, tensor)));
+  static PyObject* rows =
+      checked(PyObject_GetAttrString(checked(PyImport_ImportModule("firesteel._python_forms")).get(), "rows")).release();
+  return capture.torch_call(rows, "torch.Tensor.unbind", checked(PyTuple_Pack(1, tensor)));
 }
 
 // Bounds that follow from constants of the code itself become numbers: a node takes no tensors there.
@@ -135,6 +136,13 @@ Py_ssize_t length_of(Capture& capture, PyObject* object) {
       capture.guard_length(object);
     } else if (PyObject* dict = fs_view_dict(object)) {
       capture.guard_length(dict);
+    } else if (PyObject* method = PyType_Check(object) ? _PyType_Lookup(Py_TYPE(object), interned("__len__").get())
+                                                       : nullptr;
+               method && PyFunction_Check(method)) {
+      // Of a class, by its metaclass: an enum has one.
+      const Py_ssize_t length = PyNumber_AsSsize_t(call_special(capture, object, "__len__").get(), PyExc_OverflowError);
+      python::check(length >= 0);
+      return length;
     } else if (!is_python_class(Py_TYPE(object)) && capture.source_of(object)) {
       capture.stop(BreakReason::Value, fmt::format("the length of a {}", Py_TYPE(object)->tp_name));
     }

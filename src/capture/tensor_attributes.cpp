@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/seen_types.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -35,6 +36,7 @@ PyRef constant_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
 PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
   const std::string_view text = python::text_of(name);
   if (text == "grad") return gradient(capture, tensor, name);
+  if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(type_the_program_sees(tensor)));
   if (text == "is_leaf") return checked(PyBool_FromLong(python::unpack(tensor).is_leaf()));
   if (text == "grad_fn") {
     const at::Tensor& asked = python::unpack(tensor);

@@ -9,6 +9,7 @@
 
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
+#include "capture/python_forms.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -73,7 +74,8 @@ constexpr auto kForbidden = std::to_array<ForbiddenLeaf>({
 
 constexpr auto kConstantAttributes = std::to_array<std::string_view>(
     {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cuda", "is_cpu", "itemsize", "nbytes",
-     "is_sparse", "is_quantized", "is_nested", "is_mkldnn", "is_mps", "is_xpu", "names"});
+     "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "is_mps", "is_xpu", "is_xla", "is_ipu",
+     "is_hpu", "is_mtia", "is_maia", "is_vulkan", "is_meta", "names"});
 constexpr auto kViewAttributes = std::to_array<std::string_view>({"T", "mT", "H", "mH", "real", "imag", "data"});
 
 struct Leaves {
@@ -166,6 +168,7 @@ void prepare_tables() {
   if (done) return;
   leaves();
   builtin_rule(Py_None);
+  python_form(Py_None);
   prepare_callable_objects();
   module_getattr();
   is_nn_module(Py_None);

@@ -1,0 +1,233 @@
+"""Functions that capture follows in another form: what C code does to its arguments, written in Python.
+
+A form takes what the function takes and does the same, in code that a graph can hold. It answers NotImplemented,
+before it has done anything, where it cannot: then the capture ends at the call.
+"""
+
+import operator
+
+import torch
+import torch.utils.checkpoint
+
+# ---- the operator module's functions that change their first argument
+
+
+def _iadd(a, b):
+    a += b
+    return a
+
+
+def _iand(a, b):
+    a &= b
+    return a
+
+
+def _iconcat(a, b):
+    if not hasattr(a, "__getitem__"):
+        return NotImplemented  # raises
+    a += b
+    return a
+
+
+def _ifloordiv(a, b):
+    a //= b
+    return a
+
+
+def _ilshift(a, b):
+    a <<= b
+    return a
+
+
+def _imatmul(a, b):
+    a @= b
+    return a
+
+
+def _imod(a, b):
+    a %= b
+    return a
+
+
+def _imul(a, b):
+    a *= b
+    return a
+
+
+def _ior(a, b):
+    a |= b
+    return a
+
+
+def _ipow(a, b):
+    a **= b
+    return a
+
+
+def _irshift(a, b):
+    a >>= b
+    return a
+
+
+def _isub(a, b):
+    a -= b
+    return a
+
+
+def _itruediv(a, b):
+    a /= b
+    return a
+
+
+def _ixor(a, b):
+    a ^= b
+    return a
+
+
+def _setitem(a, b, c):
+    a[b] = c
+
+
+def _delitem(a, b):
+    del a[b]
+
+
+# ---- tensors by the names of their types
+
+
+def _tensor_type(dtype):
+    """The constructor of a tensor type of a fixed dtype; None: of the default one."""
+
+    def form(*args, **kwargs):
+        if kwargs:
+            return NotImplemented
+        wanted = dtype or torch.get_default_dtype()
+        if len(args) == 1 and isinstance(args[0], torch.Size):
+            return torch.empty(args[0], dtype=wanted)
+        if len(args) == 1 and type(args[0]) in (list, tuple):
+            return torch.tensor(args[0], dtype=wanted)
+        if all(type(arg) is int for arg in args):
+            return torch.empty(args or (0,), dtype=wanted)
+        return NotImplemented
+
+    return form
+
+
+def _new(tensor, *args, **kwargs):
+    """Tensor.new: of the same type."""
+    if kwargs or not (all(type(arg) is int for arg in args) or (len(args) == 1 and isinstance(args[0], torch.Size))):
+        return NotImplemented
+    return tensor.new_empty(*(args or (0,)))
+
+
+def _scalars(data, found):
+    """Puts all numbers of nested lists into `found`; False where there is something else, or a tensor of many."""
+    for item in data:
+        if type(item) in (list, tuple):
+            if not _scalars(item, found):
+                return False
+        elif isinstance(item, torch.Tensor):
+            if item.dim() or item.device.type != "cpu":
+                return False
+            found.append(item)
+        elif type(item) in (bool, int, float):
+            found.append(item)
+        else:
+            return False
+    return bool(data)
+
+
+def _dtype_of(item):
+    if isinstance(item, torch.Tensor):
+        return item.dtype
+    return torch.get_default_dtype() if type(item) is float else torch.int64 if type(item) is int else torch.bool
+
+
+def _stacked(data, dtype):
+    parts = [
+        _stacked(item, dtype)
+        if type(item) in (list, tuple)
+        else item.detach().to(dtype)
+        if isinstance(item, torch.Tensor)
+        else torch.tensor(item, dtype=dtype)
+        for item in data
+    ]
+    return torch.stack(parts)
+
+
+def _tensor_of_tensors(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    """torch.tensor() of lists with tensors of one number in them."""
+    found = []
+    if requires_grad or pin_memory or device is not None or not _scalars(data, found):
+        return NotImplemented
+    if dtype is None:
+        dtype = _dtype_of(found[0])
+        for item in found[1:]:
+            dtype = torch.promote_types(dtype, _dtype_of(item))
+    return _stacked(data, dtype)
+
+
+# ---- loops over tensors
+
+
+def rows(tensor):
+    """What a loop over a tensor goes through."""
+    return tensor.unbind()
+
+
+# ---- activation checkpointing
+
+
+def _checkpoint(function, *args, use_reentrant=None, context_fn=None, preserve_rng_state=True, debug=False, **kwargs):
+    """The function as it is: a graph decides by itself what it keeps for its backward and what it computes again."""
+    if context_fn is not None and context_fn is not torch.utils.checkpoint.noop_context_fn:
+        return NotImplemented
+    if use_reentrant is None or debug or not preserve_rng_state:
+        return NotImplemented
+    if use_reentrant and (kwargs or not _gives_gradients(args)):
+        return NotImplemented  # it then cuts the history of what the function gives
+    kwargs.pop("determinism_check", None)
+    kwargs.pop("early_stop", None)
+    return function(*args, **kwargs)
+
+
+def _gives_gradients(args):
+    if not torch.is_grad_enabled():
+        return True
+    return any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
+
+
+FORMS = {
+    operator.iadd: _iadd,
+    operator.iand: _iand,
+    operator.iconcat: _iconcat,
+    operator.ifloordiv: _ifloordiv,
+    operator.ilshift: _ilshift,
+    operator.imatmul: _imatmul,
+    operator.imod: _imod,
+    operator.imul: _imul,
+    operator.ior: _ior,
+    operator.ipow: _ipow,
+    operator.irshift: _irshift,
+    operator.isub: _isub,
+    operator.itruediv: _itruediv,
+    operator.ixor: _ixor,
+    operator.setitem: _setitem,
+    operator.delitem: _delitem,
+    torch.Tensor.new: _new,
+    torch.Tensor: _tensor_type(None),
+    torch.FloatTensor: _tensor_type(torch.float32),
+    torch.DoubleTensor: _tensor_type(torch.float64),
+    torch.HalfTensor: _tensor_type(torch.float16),
+    torch.BFloat16Tensor: _tensor_type(torch.bfloat16),
+    torch.ByteTensor: _tensor_type(torch.uint8),
+    torch.CharTensor: _tensor_type(torch.int8),
+    torch.ShortTensor: _tensor_type(torch.int16),
+    torch.IntTensor: _tensor_type(torch.int32),
+    torch.LongTensor: _tensor_type(torch.int64),
+    torch.BoolTensor: _tensor_type(torch.bool),
+    torch.utils.checkpoint.checkpoint: _checkpoint,
+}
+
+# Followed where a list or tuple with tensors in it is given.
+FORMS_WITH_TENSORS = {torch.tensor: _tensor_of_tensors}

@@ -1,0 +1,80 @@
+// Reads the forms from Python once, and calls them in the functions' places.
+#include "capture/python_forms.h"
+
+#include <unordered_map>
+
+#include "capture/callables.h"
+#include "python/errors.h"
+#include "python/tensor_objects.h"
+
+namespace firesteel::capture {
+namespace {
+
+using python::checked;
+
+constexpr int kDeepest = 6;
+
+struct Forms {
+  std::unordered_map<PyObject*, PyObject*> always, with_tensors;
+
+  Forms() {
+    PyRef module = checked(PyImport_ImportModule("firesteel._python_forms"));
+    fill(always, checked(PyObject_GetAttrString(module.get(), "FORMS")).release());
+    fill(with_tensors, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TENSORS")).release());
+  }
+
+  static void fill(std::unordered_map<PyObject*, PyObject*>& table, PyObject* given) {
+    Py_ssize_t position = 0;
+    PyObject *function = nullptr, *form = nullptr;
+    while (PyDict_Next(given, &position, &function, &form)) table.emplace(function, form);
+  }
+};
+
+const Forms& forms() {
+  static const auto* table = new Forms;  // holds Python objects: never destroyed
+  return *table;
+}
+
+PyObject* found_in(const std::unordered_map<PyObject*, PyObject*>& table, PyObject* callable) {
+  auto found = table.find(callable);
+  return found == table.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+bool holds_tensor(PyObject* value, int depth) {
+  if (python::is_tensor(value)) return true;
+  if (depth > kDeepest) return false;
+  if (PyList_Check(value) || PyTuple_Check(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      if (holds_tensor(PySequence_Fast_GET_ITEM(value, i), depth + 1)) return true;
+    }
+  }
+  if (PyDict_Check(value)) {
+    Py_ssize_t position = 0;
+    PyObject* item = nullptr;
+    while (PyDict_Next(value, &position, nullptr, &item)) {
+      if (holds_tensor(item, depth + 1)) return true;
+    }
+  }
+  return false;
+}
+
+PyObject* python_form(PyObject* callable) { return found_in(forms().always, callable); }
+
+PyObject* form_with_tensors(PyObject* callable, const CallArgs& args) {
+  PyObject* form = found_in(forms().with_tensors, callable);
+  const bool takes = form && !args.values.empty() && (PyList_CheckExact(args[0]) || PyTuple_CheckExact(args[0]));
+  return takes && holds_tensor(args[0]) ? form : nullptr;
+}
+
+PyRef call_form(Capture& capture, PyObject* callable, PyObject* form, CallArgs args) {
+  PyRef name = python::attribute(callable, "__name__");
+  const std::string text(name && PyUnicode_Check(name.get()) ? python::text_of(name.get()) : "?");
+  capture.admit(form, capture.sources.pinned(form, text));
+  PyRef result = call(capture, form, std::move(args));
+  if (result.get() == Py_NotImplemented) capture.stop(BreakReason::CFunction, text);
+  return result;
+}
+
+}  // namespace firesteel::capture

@@ -1,0 +1,17 @@
+// Functions that are followed in another form, written in Python (python/firesteel/_python_forms.py).
+#pragma once
+
+#include "capture/capture.h"
+
+namespace firesteel::capture {
+
+// The form of a function; null for others.
+PyObject* python_form(PyObject* callable);
+// The form of a function of torch that takes numbers, where it is given tensors in their place.
+PyObject* form_with_tensors(PyObject* callable, const CallArgs& args);
+// Follows the form; where it answers NotImplemented the capture ends.
+PyRef call_form(Capture& capture, PyObject* callable, PyObject* form, CallArgs args);
+
+bool holds_tensor(PyObject* value, int depth = 0);
+
+}  // namespace firesteel::capture
