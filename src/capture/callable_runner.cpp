@@ -39,7 +39,8 @@ PyRef describe(const SourceRef& source) {
   return checked(Py_BuildValue("(sis)", source->file->path.c_str(), source->line, source->function.c_str()));
 }
 
-// Hands one call to the builder: callable, args, kwargs, ways to the results, their types, the user's line.
+// Hands one call to the builder: callable, args, kwargs, ways to the results, their types, the user's
+// line, and the variables that held them first.
 void build_call(PyObject* builder, const Node& node, BuilderNodes& known) {
   const auto& call = *static_cast<const TorchCall*>(node.op.callee.get());
   std::vector<PyRef> leaves;
@@ -49,11 +50,42 @@ void build_call(PyObject* builder, const Node& node, BuilderNodes& known) {
   PyRef kwargs = python::unflatten(call.kwargs, leaves, next);
   PyRef ways = new_tuple(call.results, [](const auto& way) { return new_tuple(way, new_int); });
   PyRef types = new_tuple(node.outputs, [](const auto& output) { return describe(output->type); });
-  PyRef made = checked(PyObject_CallMethod(builder, "call", "OOOOOO", call.callable.get(), args.get(), kwargs.get(),
-                                           ways.get(), types.get(), describe(node.source).get()));
+  PyRef names = new_tuple(node.outputs, [](const auto& output) {
+    return checked(PyUnicode_FromStringAndSize(output->name.data(), static_cast<Py_ssize_t>(output->name.size())));
+  });
+  PyRef made = checked(PyObject_CallMethod(builder, "call", "OOOOOOO", call.callable.get(), args.get(), kwargs.get(),
+                                           ways.get(), types.get(), describe(node.source).get(), names.get()));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     known[node.outputs[i].get()] = checked(PySequence_GetItem(made.get(), static_cast<Py_ssize_t>(i)));
   }
+}
+
+// The inputs that are read, as PyTorch orders them: by the first call that takes them, what was loaded for it first.
+std::vector<size_t> in_order_of_use(const Graph& graph) {
+  std::unordered_map<const Value*, size_t> places;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) places.emplace(graph.inputs[i].value.get(), i);
+  std::vector<size_t> order;
+  auto take = [&](const std::vector<const Value*>& values, bool captured) {
+    for (const Value* value : values) {
+      auto found = places.find(value);
+      if (found == places.end() || (graph.inputs[found->second].role == InputRole::Captured) != captured) continue;
+      order.push_back(found->second);
+      places.erase(found);
+    }
+  };
+  auto take_all = [&](const std::vector<const Value*>& values) {
+    take(values, true);
+    take(values, false);
+  };
+  for (const auto& node : graph.nodes) {
+    std::vector<const Value*> read;
+    node->each_input([&](const Value* value) { read.push_back(value); });
+    take_all(read);
+  }
+  std::vector<const Value*> results;
+  for (const Arg& output : graph.outputs) results.push_back(output.value);
+  take_all(results);
+  return order;
 }
 
 class CallableRunner final : public Runner {
@@ -62,12 +94,8 @@ class CallableRunner final : public Runner {
                  PyRef compiler)
       : compiler_(std::move(compiler)) {
     // What nobody reads is no input: all tensors of a call are collected, also those in containers.
-    std::unordered_map<const Value*, bool> read;
-    for (const auto& node : graph.nodes) node->each_input([&](const Value* value) { read[value] = true; });
-    for (const Arg& output : graph.outputs) read[output.value] = true;
     std::vector<Input> kept;
-    for (size_t i = 0; i < graph.inputs.size(); ++i) {
-      if (!read[graph.inputs[i].value.get()]) continue;
+    for (size_t i : in_order_of_use(graph)) {
       kept.push_back(std::move(graph.inputs[i]));
       kept.back().captured = at::Tensor();  // comes through the guards' slots, as all others
       inputs_.push_back(inputs[i]);

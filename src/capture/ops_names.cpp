@@ -24,6 +24,13 @@ std::string local_name(PyCodeObject* code, int index) {
   return std::string(python::text_of(PyTuple_GET_ITEM(code->co_localsplusnames, index)));
 }
 
+// What a node gives is called as the first variable that holds it.
+void name_after_variable(Capture& capture, PyObject* value, PyCodeObject* code, int index) {
+  if (capture.concrete || !value || !python::is_tensor(value) || !capture.is_stand_in(value)) return;
+  Value* made = capture.value_of(value);
+  if (made->def && made->name.empty()) made->name = local_name(code, index);
+}
+
 }  // namespace
 
 void FrameInterpreter::load_fast(int arg) {
@@ -41,7 +48,10 @@ void FrameInterpreter::load_fast(int arg) {
   push(PyRef(local));
 }
 
-void FrameInterpreter::store_fast(int arg) { set_local(arg, pop_open()); }
+void FrameInterpreter::store_fast(int arg) {
+  name_after_variable(capture_, top().get(), code_, arg);
+  set_local(arg, pop_open());
+}
 
 void FrameInterpreter::delete_fast(int arg) {
   if (!locals_[arg]) {
@@ -164,6 +174,7 @@ void FrameInterpreter::store_deref(int arg) {
   if (const Source* at = std::exchange(local_sources_[arg], nullptr)) capture_.admit(locals_[arg].get(), at);
   PyObject* cell = locals_[arg].get();
   capture_.before_write(cell);
+  name_after_variable(capture_, top().get(), code_, arg);
   python::check(PyCell_Set(cell, pop().get()) == 0);
 }
 

@@ -37,7 +37,8 @@ def _name_of(dtype):
     return name if name in _NAMES else None
 
 
-_C._set_mark(_name_of, "Constant")
+for _constant in (_name_of, np.dtype, np.finfo, np.iinfo):
+    _C._set_mark(_constant, "Constant")
 
 
 def array_of(tensor):

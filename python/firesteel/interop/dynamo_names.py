@@ -134,7 +134,7 @@ def routes():
         "reset_code": reset_code,
         "run": misuse_as_pytorch_says(firesteel.run),
         "disable": torch_names.disable,
-        "allow_in_graph": misuse_as_pytorch_says(firesteel.allow_in_graph),
+        "allow_in_graph": torch_names.allow_in_graph,
         "disallow_in_graph": disallow_in_graph,
         "forbid_in_graph": misuse_as_pytorch_says(firesteel.forbid_in_graph),
         "nonstrict_trace": misuse_as_pytorch_says(firesteel.nonstrict_trace),

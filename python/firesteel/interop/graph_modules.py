@@ -16,9 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
-from .. import _C, _progress
+from .. import _C, _progress, _python_forms
 from .._backends import BackendError
-from . import dropin, exceptions
+from . import autocast_blocks, dropin, exceptions
 
 # What fx writes into code by itself.
 _PLAIN = (int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
@@ -99,8 +99,21 @@ class Builder:
         self.examples.append(example)
         return node
 
-    def call(self, function, args, kwargs, ways, types, source):
-        """Adds a call; gives the node of each tensor in its result, `ways` leading there and `types` describing it."""
+    def call(self, function, args, kwargs, ways, types, source, names):
+        """Adds a call; gives the node of each tensor in its result, `ways` leading there and `types` describing it.
+
+        Nodes are named after the variables that were the first to hold what they give.
+        """
+        if function is _python_forms.rows:
+            nodes = [self._row(args[0], way[0], described, source) for way, described in zip(ways, types, strict=True)]
+        else:
+            nodes = self._nodes_of_call(function, args, kwargs, ways, types, source)
+        for node, name in zip(nodes, names, strict=True):
+            if name:
+                node._rename(name)
+        return nodes
+
+    def _nodes_of_call(self, function, args, kwargs, ways, types, source):
         node = self._call_node(function, args, kwargs)
         values = [self._example(*described) if described else None for described in types]
         trace = _stack_trace(source)
@@ -120,6 +133,7 @@ class Builder:
         self.graph.lint()
         self._drop_unread_items()
         self._drop_idle_switches()
+        autocast_blocks.join_switches(self.graph)
         examples, fakes, self.outputs = self.examples, self.fakes, len(outputs)
         self.fakes = self.examples = None
         if any(dims for _, dims in self.inputs) or not all(isinstance(example, torch.Tensor) for example in examples):
@@ -211,6 +225,12 @@ class Builder:
         if name == "<lambda>" or isinstance(getattr(function, "__self__", None), type):  # or a method of a class
             function = NamedCall(function)
         return self.graph.call_function(function, args, kwargs)
+
+    def _row(self, tensor, index, described, source):
+        node = self.graph.call_function(operator.getitem, (tensor, index))
+        node.meta |= {"item": index, "example_value": self._example(*described)}
+        node.stack_trace = _stack_trace(source)
+        return node
 
     def _walk(self, made, way, trace):
         """The node at the end of a way into a result: indices, ~index into the values of a dict."""

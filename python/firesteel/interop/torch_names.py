@@ -34,6 +34,8 @@ def compile(
     backend = known_backend(backend)
     if isinstance(backend, str) and _backends.resolve(backend) in firesteel._C._backends():
         options = None  # those of Inductor; none of them changes a result
+    elif options and "guard_filter_fn" in options:  # it leaves guards out, which is not done here
+        options = {name: value for name, value in options.items() if name != "guard_filter_fn"} or None
     dynamo_config.refuse_contradiction()
     if dynamic is None:
         dynamic = dynamo_config.dynamic()
@@ -78,6 +80,8 @@ def apply_to(apply, model):
         model.__call__ = apply(model.__call__)
         return model
     compiled = apply(model)
+    if isinstance(compiled, firesteel._C.CompiledFunction):  # what PyTorch's own tools look for
+        compiled._torchdynamo_orig_callable = compiled._torchdynamo_inline = model
     if isinstance(model, types.FunctionType) and not model.__closure__ and not model.__defaults__:
         _recent.append(compiled)
     return compiled
@@ -110,6 +114,13 @@ def misuse_as_pytorch_says(function):
             raise exceptions.twin("ControlError")(str(error)) from None
 
     return call
+
+
+def allow_in_graph(fn):
+    """A torch.autograd.Function is one call of the graph as it is."""
+    if isinstance(fn, type) and issubclass(fn, torch.autograd.Function):
+        return fn
+    return misuse_as_pytorch_says(firesteel.allow_in_graph)(fn)
 
 
 def disable(fn=None, recursive=True, *, reason=None, wrapping=True):
@@ -181,7 +192,7 @@ def early_routes():
         "set_default_backend": lambda backend: firesteel.set_default_backend(backend and known_backend(backend)),
         "get_default_backend": lambda: _backends.get_default_backend() if _backends.is_default_set() else "inductor",
         "substitute_in_graph": firesteel.substitute_in_graph,
-        "allow_in_graph": misuse_as_pytorch_says(firesteel.allow_in_graph),
+        "allow_in_graph": allow_in_graph,
         "assume_constant_result": misuse_as_pytorch_says(firesteel.assume_constant_result),
     }
     for name, ours in controls.items():
