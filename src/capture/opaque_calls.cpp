@@ -136,6 +136,13 @@ PyRef with_made_modules(Capture& capture, const PyRef& nested) {
   });
 }
 
+// PyTorch takes functions under allow_in_graph() that give nothing: they are called for what they do.
+bool is_dropped_in() {
+  PyRef name = interned("firesteel.interop.dropin");
+  PyRef module = PyRef::steal(PyImport_GetModule(name.get()));
+  return module && python::checked(PyObject_CallMethod(module.get(), "is_installed", nullptr)).get() == Py_True;
+}
+
 }  // namespace
 
 // Real tensors become stand-ins wherever they lie, in registered classes too; all that is not a tensor is guarded.
@@ -233,7 +240,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   options.opaque = true;
   if (any_result) {
     options.flat_result = or_refuse(*this, [&] { return python::flatten_result(result.get(), function); });
-  } else if (result.get() != Py_None && !is_tensor_nest(result.get())) {
+  } else if (!is_tensor_nest(result.get()) && !(result.get() == Py_None && is_dropped_in())) {
     refuse(
         "ControlError",
         fmt::format("what `{}` gives is no tensor ({}): a function under allow_in_graph() gives a tensor or a tuple of "
