@@ -8,6 +8,7 @@
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/inner_values.h"
 #include "capture/wanted_inputs.h"
 #include "python/constants.h"
 #include "python/errors.h"
@@ -45,30 +46,6 @@ bool is_bound_builtin(PyObject* object) {
   if (!PyCFunction_Check(object)) return false;
   PyObject* self = PyCFunction_GET_SELF(object);
   return self && !PyModule_Check(self) && !PyType_Check(self);
-}
-
-// What gives the number, text or bytes that an object of a class of its own is, as an object of the C class; null for
-// all else. Runs no Python code.
-PyObject* plain_form(PyObject* object) {
-  struct Form {
-    PyTypeObject* type;
-    PyObject* function;
-  };
-  static const auto forms = [] {
-    const std::pair<PyTypeObject*, const char*> names[] = {{&PyLong_Type, "__int__"},
-                                                           {&PyFloat_Type, "__float__"},
-                                                           {&PyUnicode_Type, "__str__"},
-                                                           {&PyComplex_Type, "__complex__"},
-                                                           {&PyBytes_Type, "__bytes__"}};
-    std::vector<Form> made;
-    for (const auto& [type, name] : names)
-      made.push_back(
-          {type, python::checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name)).release()});
-    return made;
-  }();
-  auto found =
-      std::find_if(forms.begin(), forms.end(), [&](const Form& form) { return PyObject_TypeCheck(object, form.type); });
-  return found == forms.end() || Py_IS_TYPE(object, found->type) ? nullptr : found->function;
 }
 
 // A number as Python counts it, no Python code asked.
@@ -182,18 +159,6 @@ PyRef Capture::admit(PyObject* value, const Source* source) {
     admit(PyMethod_GET_SELF(value), sources.step(source, AccessKind::MethodSelf));
   }
   return PyRef::borrow(value);
-}
-
-// C code reads what an object of a class over int, str and the like is without asking anybody.
-void Capture::guard_inner_value(PyObject* value, const Source* source) {
-  PyObject* plain = plain_form(value);
-  if (!plain) return;
-  if (python::is_enum_member(value)) {
-    add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
-  } else {
-    add_guard({GuardKind::Constant, sources.computed(plain, source, nullptr),
-               python::checked(PyObject_CallOneArg(plain, value))});
-  }
 }
 
 // A module's variables are there for good. Those of code that was exec'd go with it: they are reached through the
@@ -455,7 +420,8 @@ PyRef Capture::substitute(PyObject* value) {
     }
     return changed ? copy : PyRef::borrow(value);
   }
-  consult(value);  // a container of a class of its own
+  // A container of a class of its own.
+  if (PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || PyAnySet_Check(value)) consult(value);
   return PyRef::borrow(value);
 }
 

@@ -28,7 +28,13 @@ bool is_fixed(PyObject* object) {
          object == Py_Ellipsis || object == Py_NotImplemented;
 }
 
-// Putting it into a dict or set runs Python code of its class.
+PyTypeObject* c_base(PyTypeObject* type) {
+  while (!is_c_class(type)) type = type->tp_base;
+  return type;
+}
+
+}  // namespace
+
 bool hashes_by_python(PyObject* key) {
   if (PyTuple_Check(key)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
@@ -40,13 +46,6 @@ bool hashes_by_python(PyObject* key) {
          (type->tp_hash != PyBaseObject_Type.tp_hash || type->tp_richcompare != PyBaseObject_Type.tp_richcompare) &&
          !PyTuple_Check(key);
 }
-
-PyTypeObject* c_base(PyTypeObject* type) {
-  while (!is_c_class(type)) type = type->tp_base;
-  return type;
-}
-
-}  // namespace
 
 int32_t RecipeMaker::add(RecipeKind kind, PyObject* object, std::vector<int32_t> parts, int64_t index) {
   book_.recipes.push_back({kind, PyRef::borrow(object), nullptr, index, std::move(parts)});
@@ -381,121 +380,6 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
     return call(reinterpret_cast<PyObject*>(type), {PyWeakref_GET_OBJECT(value)});
   if (is_python_class(type)) return instance(value);
   throw NoRecipe{PyRef::borrow(value), type->tp_name};
-}
-
-// ---- writes
-
-void RecipeMaker::write_dict(int32_t target, PyObject* container, PyObject* before) {
-  PyRef ordered = PyODict_Check(container) ? plain_copy(container) : PyRef::borrow(container);
-  PyObject* dict = ordered.get();
-  // Keys that stayed must stand in the same order, with new ones behind them; else the whole is filled anew.
-  std::vector<PyObject*> kept_before, kept_now;
-  bool new_seen = false, in_order = true;
-  Py_ssize_t position = 0;
-  PyObject *key = nullptr, *value = nullptr;
-  while (PyDict_Next(before, &position, &key, &value)) {
-    if (PyDict_Contains(dict, key) == 1) kept_before.push_back(key);
-  }
-  position = 0;
-  while (PyDict_Next(dict, &position, &key, &value)) {
-    const bool was = PyDict_Contains(before, key) == 1;
-    if (was) kept_now.push_back(key);
-    in_order = in_order && !(was && new_seen);
-    new_seen = new_seen || !was;
-  }
-  for (size_t i = 0; in_order && i < kept_now.size(); ++i) {
-    in_order = kept_now[i] == kept_before[i] || PyObject_RichCompareBool(kept_now[i], kept_before[i], Py_EQ) == 1;
-  }
-  PyErr_Clear();
-  if (!in_order) {
-    capture_.consult(container);
-    book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::Dict, nullptr, dict_parts(dict))});
-    return;
-  }
-  position = 0;
-  while (PyDict_Next(before, &position, &key, &value)) {
-    if (PyDict_Contains(dict, key) == 0)
-      book_.writes.push_back({WriteKind::DeleteKey, target, PyRef::borrow(key), target});
-  }
-  position = 0;
-  while (PyDict_Next(dict, &position, &key, &value)) {
-    if (PyDict_GetItemWithError(before, key) == value) continue;
-    if (hashes_by_python(key)) throw NoRecipe{PyRef::borrow(key), "a key of a class that hashes itself"};
-    book_.writes.push_back({WriteKind::SetKey, target, PyRef::borrow(key), of(value)});
-  }
-}
-
-void RecipeMaker::write_list(int32_t target, const Source* source, PyObject* list, PyObject* before) {
-  const Py_ssize_t size = PyList_GET_SIZE(list), old = PyList_GET_SIZE(before);
-  bool appended = size >= old;
-  for (Py_ssize_t i = 0; appended && i < old; ++i) appended = PyList_GET_ITEM(list, i) == PyList_GET_ITEM(before, i);
-  if (appended) {
-    for (Py_ssize_t i = old; i < size; ++i)
-      book_.writes.push_back({WriteKind::Append, target, {}, of(PyList_GET_ITEM(list, i))});
-    return;
-  }
-  std::unordered_map<PyObject*, Py_ssize_t> places;
-  for (Py_ssize_t i = 0; i < old; ++i) places.emplace(PyList_GET_ITEM(before, i), i);
-  std::vector<int32_t> items;
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    PyObject* item = PyList_GET_ITEM(list, i);
-    auto found = places.find(item);
-    items.push_back(found == places.end() ? of(item)
-                                          : load(capture_.sources.item(source, static_cast<int64_t>(found->second))));
-  }
-  capture_.guard_length(list);
-  book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::List, nullptr, std::move(items))});
-}
-
-std::vector<int32_t> RecipeMaker::items_of(PyObject* list) {
-  std::vector<int32_t> items;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) items.push_back(of(PyList_GET_ITEM(list, i)));
-  held_.push_back(PyRef::borrow(list));
-  return items;
-}
-
-void RecipeMaker::keep_apart(PyObject* container, const Source* source) {
-  PyObject* object = container;
-  if (source->kind == AccessKind::InstanceDict) {
-    source = source->parent;
-    object = capture_.object_at(source);
-  }
-  if (!object || source->is_object()) return;
-  capture_.keep_apart(object, source);
-}
-
-void RecipeMaker::add_writes() {
-  for (size_t i = 0; i < capture_.journal.changes().size(); ++i) {
-    const Journal::Change change = capture_.journal.changes()[i];
-    PyObject* container = change.container.get();
-    const Source* source = capture_.need_source(container);
-    const int32_t target = load(source);
-    keep_apart(container, source);
-    if (change.member) {
-      PyObject* member = change.member.get();
-      book_.writes.push_back({WriteKind::SetSlot, target, {}, of(slot_value(container, member)), slot_offset(member)});
-    } else if (PyCell_Check(container)) {
-      book_.writes.push_back({WriteKind::SetCell, target, {}, of(PyCell_GET(container))});
-    } else if (PyDict_Check(container)) {
-      write_dict(target, container, change.before.get());
-    } else if (PyList_Check(container)) {
-      write_list(target, source, container, change.before.get());
-    } else if (auto only = capture_.appended.find(container); only != capture_.appended.end() && only->second) {
-      for (const PyRef& value : *only->second) book_.writes.push_back({WriteKind::Append, target, {}, of(value.get())});
-    } else if (is_deque(container)) {
-      PyRef now = checked(PySequence_List(container));
-      capture_.consult(container);
-      book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::List, nullptr, items_of(now.get()))});
-    } else {
-      std::vector<int32_t> items;
-      PyRef iterator = checked(PyObject_GetIter(container));
-      while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) items.push_back(of(item.get()));
-      capture_.consult(container);
-      book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::Set, nullptr, std::move(items))});
-    }
-  }
-  for (const auto& [tensor, gradient] : capture_.written_gradients)
-    book_.writes.push_back({WriteKind::SetGrad, load(capture_.need_source(tensor.get())), {}, of(gradient.get())});
 }
 
 }  // namespace firesteel::capture

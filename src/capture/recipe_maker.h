@@ -15,6 +15,9 @@ struct NoRecipe {
   std::string what;
 };
 
+// Putting it into a dict or set runs Python code of its class.
+bool hashes_by_python(PyObject* key);
+
 class RecipeMaker {
  public:
   RecipeMaker(Capture& capture, RecipeBook& book) : capture_(capture), book_(book) {}
