@@ -30,7 +30,8 @@ void admit_closure(Capture& capture, PyObject* value, int depth = 0) {
     const Source* place = at ? capture.sources.item(at, static_cast<int64_t>(i)) : capture.source_of(cell);
     if (at) capture.remember(cell, place);
     // A cell that the captured code has written to holds what it has written.
-    if (place && !capture.journal.touched(cell)) capture.admit(held, capture.sources.step(place, AccessKind::CellContents));
+    const bool unchanged = place && !capture.journal.touched(cell);
+    if (unchanged) capture.admit(held, capture.sources.step(place, AccessKind::CellContents));
     admit_closure(capture, held, depth + 1);
   }
 }

@@ -114,7 +114,7 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
     return call_container_method(capture, callable, type, name, args);
   if (name == "__next__" && PyIter_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
   if (name == "__iter__") return get_iterator(capture, self);
-  if (name == "__get__" && Py_IS_TYPE(self, &PyGetSetDescr_Type) && args.values.size() > 1 && python::is_tensor(args[1]))
+  if (name == "__get__" && Py_IS_TYPE(self, &PyGetSetDescr_Type) && args.positional() > 1 && python::is_tensor(args[1]))
     return load_attribute(capture, args[1], reinterpret_cast<PyDescrObject*>(self)->d_name);
   if (PyFunction_Check(self) && name == "__get__") {
     // A function bound by hand.

@@ -143,7 +143,8 @@ bool has_container_methods(PyTypeObject* type) {
          type == &PyBytes_Type || type == &PyRange_Type || type == &PyComplex_Type || type == &PyBool_Type ||
          type == &PySlice_Type || name == "torch.Size" || name == "torch.dtype" || name == "torch.device" ||
          name == "collections.OrderedDict" || name == "collections.deque" || name == "collections.defaultdict" ||
-         name == "re.Match" || name == "re.Pattern" || type == &PyDictKeys_Type || type == &PyDictItems_Type || type == &PyDictValues_Type;
+         name == "re.Match" || name == "re.Pattern" || type == &PyDictKeys_Type || type == &PyDictItems_Type ||
+         type == &PyDictValues_Type;
 }
 
 PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* type, std::string_view name,
