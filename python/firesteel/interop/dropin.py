@@ -76,6 +76,7 @@ def _route_dynamo():
     from . import dynamo_config, dynamo_counters, dynamo_names
 
     dynamo_config.follow()
+    _changes.append(dynamo_config.leave)
     dynamo_counters.follow()
     for module, name, ours in dynamo_names.routes():
         _route(module, name, ours)

@@ -2,6 +2,8 @@
 
 import sys
 
+from torch.utils._config_module import ConfigModule
+
 from .. import _C
 
 
@@ -27,6 +29,12 @@ def refuse_contradiction():
 def follow():
     """Asks for the limits of recompilation at the time, as programs set them around single calls."""
     _C._set_compile_watcher(_allowance)
+    # Read in compiled code, a value of one of torch's modules of settings is a constant.
+    _C._set_mark(ConfigModule.__getattr__, "Constant")
+
+
+def leave():
+    _C._set_mark(ConfigModule.__getattr__, "None")
 
 
 def _allowance(function, compiled, why):

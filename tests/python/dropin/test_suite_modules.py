@@ -174,6 +174,9 @@ def test_python_in_one_graph(tmp_path):
             except ZeroDivisionError:
                 kind, error, _ = sys.exc_info()
                 self.assertIs(kind, ZeroDivisionError)
+            self.assertEqual({"a": [1]}, {"a": [1]})
+            self.assertCountEqual([1, 2], [2, 1])
+            self.assertRaises(StopIteration, next, iter(()))
             return x + len(caught.exception.args), str(error)
         self.one_graph(f, ones)
 
@@ -197,6 +200,56 @@ def test_python_in_one_graph(tmp_path):
             operator.delitem(table, "a")
             return operator.imul(y, 3), y, numbers, table, operator.ior({1}, {2}), operator.ipow(2, 5)
         self.one_graph(f, ones)
+
+    def test_recurrent_layers_compiled_by_themselves(self):
+        for kind in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+            layer, x = kind(4, 4), torch.randn(2, 3, 4)
+            self.one_graph(layer, x)
+            counter = CompileCounter()
+            compiled = torch.compile(layer, backend=counter)
+            compiled(x)
+            self.assertEqual(counter.frame_count, 1)
+            layer.weight_ih_l0 = torch.nn.Parameter(torch.ones_like(layer.weight_ih_l0))
+            self.assertEqual(compiled(x), layer(x))
+
+    def test_breaks_in_blocks_of_generators(self):
+        @contextlib.contextmanager
+        def without_gradients():
+            before = torch.is_grad_enabled()
+            try:
+                yield torch._C._set_grad_enabled(False)
+            finally:
+                torch._C._set_grad_enabled(before)
+        def f(x):
+            with without_gradients():
+                y = x + 1
+                torch._dynamo.graph_break()
+                return y * 2
+        counter = CompileCounter()
+        result = torch.compile(f, backend=counter)(ones.clone().requires_grad_())
+        self.assertEqual(result, f(ones))
+        self.assertFalse(result.requires_grad)
+        self.assertTrue(torch.is_grad_enabled())
+        self.assertEqual(counter.frame_count, 2)
+
+    def test_what_is_allowed_and_what_is_not_asked_for(self):
+        class Sine(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.sin()
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient * 2
+        self.assertIs(torch._dynamo.allow_in_graph(Sine), Sine)
+        self.one_graph(lambda x: Sine.apply(x), ones)
+        counter = CompileCounter()
+        options = {"guard_filter_fn": torch.compiler.skip_guard_on_globals_unsafe}
+        self.assertEqual(torch.compile(lambda x: x + 1, backend=counter, options=options)(ones), ones + 1)
+        self.assertEqual(counter.frame_count, 1)
+        def f(x):
+            return x + 1
+        compiled = torch.compile(f, backend="eager")
+        self.assertIs(compiled._torchdynamo_orig_callable, f)
 
     def test_small_things(self):
         import enum
