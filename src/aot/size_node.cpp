@@ -181,13 +181,13 @@ SymNode SizeNode::sym_not() {
   return of(symbols_, truth().negated());
 }
 SymNode SizeNode::sym_ite(const SymNode& then_value, const SymNode& else_value) {
-  const SizeNode yes(symbols_, content_of(then_value)), no(symbols_, content_of(else_value));
+  SizeNode yes(symbols_, content_of(then_value)), no(symbols_, content_of(else_value));
   const auto *size_if = std::get_if<Dim>(&yes.content_), *size_else = std::get_if<Dim>(&no.content_);
   if (size_if && size_else && std::holds_alternative<Relation>(content_) && !mentions_data(relation())) {
     const Dim one = as_dim(relation());
     return of(symbols_, symbols_->simplify(one * *size_if + (Dim(1) + Dim(-1) * one) * *size_else));
   }
-  const bool of_floats = std::holds_alternative<SizeFloat>(yes.content_) && std::holds_alternative<SizeFloat>(no.content_);
+  const bool of_floats = yes.is_float() && no.is_float();
   if (symbols_->numbers && of_floats)
     return of(symbols_, SizeFloat{symbols_->numbers->choose(operand(), yes.operand(), no.operand()), {}});
   return symbols_->decide(truth()) ? then_value : else_value;

@@ -309,7 +309,8 @@ PyRef Capture::compute_data(PyObject* function, PyObject* first, PyObject* secon
   // Of two ints Python computes exactly, and only then rounds: as doubles do where both ints are doubles.
   const bool of_ints = second && PyLong_CheckExact(first) && PyLong_CheckExact(second);
   if (!row || (!second && !PyFloat_CheckExact(first))) stop_at_data(name_of(function));
-  if (of_ints && !(is_double(dim_of_number(first)) && is_double(dim_of_number(second)))) stop_at_data(name_of(function));
+  if (of_ints && !(is_double(dim_of_number(first)) && is_double(dim_of_number(second))))
+    stop_at_data(name_of(function));
   PyRef left = plain_number(first), right = second ? plain_number(second) : PyRef();
   if (!left || (second && !right)) stop_at_data(name_of(function));
   PyRef leaves = second ? checked(PyTuple_Pack(2, number_leaf(first).get(), number_leaf(second).get()))

@@ -201,8 +201,9 @@ PyObject* choose_node(PyObject*, PyObject* const* args, Py_ssize_t count) {
 }  // namespace
 
 PyRef choose_function() {
-  static PyMethodDef method = {"_choose_node", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&choose_node)),
-                               METH_FASTCALL, "One of two nodes of sizes or floats, by a node that is a truth."};
+  static PyMethodDef method = {
+      "_choose_node", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&choose_node)), METH_FASTCALL,
+      "One of two nodes of sizes or floats, by a node that is a truth."};
   return checked(PyCFunction_New(&method, nullptr));
 }
 
