@@ -326,7 +326,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"weakref", "ref", refer_weakly},
     {"sys", "exc_info", exception_info},
     {"traceback", "clear_frames", forget_frames},
-    {"_warnings", "_filters_mutated", ambient},  // a number that says that filters are others now
+    {"_warnings", "_filters_mutated", nothing},  // counts changes, for a cache that no captured code asks
     {"sys", "intern", pure},
     {"collections", "namedtuple", make_class},
     {"torch", "broadcast_shapes", computed},
