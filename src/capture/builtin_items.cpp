@@ -106,6 +106,11 @@ bool is_gone_through(const CallArgs& args, const Caller* row, size_t index) {
   return index != row->position && !(takes_first && index > 1);
 }
 
+// What only C code can go through, and nobody has guarded: a bytearray, an array.
+bool is_iterable_from_outside(const Capture& capture, PyObject* value) {
+  return Py_TYPE(value)->tp_iter && capture.source_of(value);
+}
+
 // enumerate, zip, map, itertools …: everything iterable is looked at as a whole, then the builtin runs as it is.
 PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
   // Most of these look at what comes out of their iterables.
@@ -115,7 +120,7 @@ PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
   for (const PyRef& value : args.values) capture.settle(value.get());
   const Caller* row = caller(callable);
   for (size_t i = 0; i < args.values.size(); ++i) {
-    if (is_gone_through(args, row, i) && (is_iterable(args[i]) || capture.source_of(args[i])))
+    if (is_gone_through(args, row, i) && (is_iterable(args[i]) || is_iterable_from_outside(capture, args[i])))
       args.values[i] = get_iterator(capture, args[i]);
   }
   if (row) {
@@ -131,7 +136,8 @@ PyRef of_items(Capture& capture, PyObject* callable, CallArgs& args) {
   if (single && callable == reinterpret_cast<PyObject*>(&PyTuple_Type) && PyTuple_CheckExact(args[0]))
     return args.values[0];
   for (size_t i = 0; i < args.positional(); ++i) {
-    if (single && (is_iterable(args[i]) || is_python_class(Py_TYPE(args[i])) || capture.source_of(args[i])))
+    if (single && (is_iterable(args[i]) || is_python_class(Py_TYPE(args[i])) ||
+                   is_iterable_from_outside(capture, args[i])))
       args.values[i] = items_of(capture, args[i]);
   }
   return result_of(capture, args.call(callable));

@@ -214,10 +214,8 @@ PyRef call_pattern_method(Capture& capture, PyObject* method, CallArgs& args) {
 
 PyRef exception_info(Capture& capture, PyObject* callable, CallArgs& args) {
   PyRef exception = PyRef::steal(PyErr_GetHandledException());
-  if (exception && exception.get() != Py_None) {
-    if (!capture.is_made(exception.get())) capture.stop(BreakReason::CFunction, "sys.exc_info");
-    return capture.made(args.call(callable));
-  }
+  // It may be one that the caller handles.
+  if (exception && exception.get() != Py_None) capture.stop(BreakReason::CFunction, "sys.exc_info");
   capture.admit(Py_None, capture.sources.handled());
   return capture.made(args.call(callable));
 }

@@ -102,6 +102,7 @@ int32_t RecipeMaker::of(PyObject* value) {
   if (!open_.insert(value).second) throw NoRecipe{PyRef::borrow(value), "a container that holds itself"};
   const int32_t made = made_inside(value);
   open_.erase(value);
+  if (known_.try_emplace(value, made).second) held_.push_back(PyRef::borrow(value));
   return made;
 }
 

@@ -34,6 +34,16 @@
 namespace firesteel::capture {
 namespace {
 
+// An attribute, a global or what a closure holds: the code itself loads it, nobody hands it in.
+bool lies_behind_variables(const Source* source) {
+  for (; source; source = source->parent) {
+    if (source->kind == AccessKind::InstanceDict || source->kind == AccessKind::FunctionClosure ||
+        source->kind == AccessKind::FunctionGlobals || source->is_object())
+      return true;
+  }
+  return false;
+}
+
 // Tensors that a guard walks to at every call: the entry need not keep them.
 TensorSet guarded_captures(const Capture& capture) {
   TensorSet tensors;
@@ -185,8 +195,11 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
           make_checking_runner(std::move(segment.runner), std::move(eager), all_inputs, slot_count, segment);
     }
   } else if (!empty && backend.kind == Backend::Callable && !capture.graph.nodes.empty()) {
-    segment.runner = make_callable_runner(with_sizes(capture.graph, capture.size_hints), std::move(slots),
-                                          capture.dynamic_dims(), backend.compiler);
+    Graph graph = with_sizes(capture.graph, capture.size_hints);
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      if (lies_behind_variables(capture.input_sources[i])) graph.inputs[i].role = InputRole::Captured;
+    }
+    segment.runner = make_callable_runner(std::move(graph), std::move(slots), capture.dynamic_dims(), backend.compiler);
   } else if (!empty) {
     segment.runner = make_eager_runner(capture.graph, std::move(slots), segment.holdings);
   }

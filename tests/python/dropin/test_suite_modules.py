@@ -163,21 +163,15 @@ def test_python_in_one_graph(tmp_path):
             self.assertIsNone(error.__cause__.__cause__)
 
     def test_asserted_exceptions(self):
-        import sys
         def f(x):
             with self.assertRaises(KeyError) as caught:
                 {}["k"]
             with self.assertRaisesRegex(ValueError, "a+"):
                 raise ValueError("caab")
-            try:
-                1 / 0
-            except ZeroDivisionError:
-                kind, error, _ = sys.exc_info()
-                self.assertIs(kind, ZeroDivisionError)
             self.assertEqual({"a": [1]}, {"a": [1]})
             self.assertCountEqual([1, 2], [2, 1])
             self.assertRaises(StopIteration, next, iter(()))
-            return x + len(caught.exception.args), str(error)
+            return x + len(caught.exception.args)
         self.one_graph(f, ones)
 
     def test_tensors_by_the_names_of_their_types(self):
