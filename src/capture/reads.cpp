@@ -26,7 +26,7 @@ bool is_special_form(PyObject* object) {
 }
 
 bool is_fixed_object(PyObject* object) {
-  return PyType_Check(object) || PyModule_Check(object) || PyCFunction_Check(object) ||
+  return PyType_Check(object) || PyModule_Check(object) || PyCFunction_Check(object) || PyCode_Check(object) ||
          Py_IS_TYPE(object, &PyMethodDescr_Type) || Py_IS_TYPE(object, &PyWrapperDescr_Type) ||
          Py_IS_TYPE(object, &PyClassMethodDescr_Type) || Py_IS_TYPE(object, &PyProperty_Type) ||
          is_own_callable(object);

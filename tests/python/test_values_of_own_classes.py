@@ -8,12 +8,14 @@ import enum
 import fractions
 import functools
 import inspect
+import itertools
 import math
 import pathlib
 import re
 import string
 import types
 import typing
+import weakref
 
 import numpy as np
 import pytest
@@ -229,6 +231,17 @@ def test_a_string_that_keeps_its_reverse():
         assert repr(compiled()) == repr(program())
 
 
+def test_a_weak_reference_to_a_method_across_a_break():
+    def program(item):
+        method = item.turn
+        reference = weakref.ref(method)
+        firesteel.graph_break()
+        return reference() is method
+
+    compiled = firesteel.compile(program, backend="eager")
+    assert [compiled(Mirror("ab")) for _ in range(2)] == [True, True]
+
+
 class Above(super):
     def __init__(self, *given):
         super(Above, self).__init__(*given)  # noqa: UP008
@@ -277,6 +290,13 @@ def with_default(number):
     return function
 
 
+def take(items, number):
+    try:
+        return list(itertools.islice(items, number))
+    except TypeError:
+        return items
+
+
 LOOKS = {
     "a field of a text": (lambda thing: "{0.x}".format(thing), [Thing(1), Thing(2)]),  # noqa: UP030, UP032
     "an item's field": (lambda thing: "{0[0].x}".format([thing]), [Thing(1), Thing(2)]),  # noqa: UP030, UP032
@@ -285,6 +305,11 @@ LOOKS = {
     "a signature": (lambda f: inspect.signature(f).parameters["b"].default, [with_default(1), with_default(2)]),
     "arguments of a type": (typing.get_args, [list[int], list[str], dict[int, str]]),
     "a union of types": (lambda types: isinstance(1, types), [int | str, float | str, int, (int, str)]),
+    "a code object": (
+        lambda code: (code.co_consts, code.co_name),
+        [compile("a = 1", "first", "exec"), compile("a = 2", "second", "exec"), cached.__wrapped__.__code__],
+    ),
+    "a number of items": (lambda number: take("abcd", number), [1, 2, 3]),
     "a pattern": (lambda pattern: re.sub(pattern, "x", "abc"), [re.compile("a"), re.compile("b"), "c"]),
 }
 
