@@ -9,78 +9,13 @@ import operator
 import torch
 import torch.utils.checkpoint
 
-# ---- the operator module's functions that change their first argument
-
-
-def _iadd(a, b):
-    a += b
-    return a
-
-
-def _iand(a, b):
-    a &= b
-    return a
+# ---- functions of the operator module that are no operators
 
 
 def _iconcat(a, b):
     if not hasattr(a, "__getitem__"):
         return NotImplemented  # raises
     a += b
-    return a
-
-
-def _ifloordiv(a, b):
-    a //= b
-    return a
-
-
-def _ilshift(a, b):
-    a <<= b
-    return a
-
-
-def _imatmul(a, b):
-    a @= b
-    return a
-
-
-def _imod(a, b):
-    a %= b
-    return a
-
-
-def _imul(a, b):
-    a *= b
-    return a
-
-
-def _ior(a, b):
-    a |= b
-    return a
-
-
-def _ipow(a, b):
-    a **= b
-    return a
-
-
-def _irshift(a, b):
-    a >>= b
-    return a
-
-
-def _isub(a, b):
-    a -= b
-    return a
-
-
-def _itruediv(a, b):
-    a /= b
-    return a
-
-
-def _ixor(a, b):
-    a ^= b
     return a
 
 
@@ -198,20 +133,7 @@ def _gives_gradients(args):
 
 
 FORMS = {
-    operator.iadd: _iadd,
-    operator.iand: _iand,
     operator.iconcat: _iconcat,
-    operator.ifloordiv: _ifloordiv,
-    operator.ilshift: _ilshift,
-    operator.imatmul: _imatmul,
-    operator.imod: _imod,
-    operator.imul: _imul,
-    operator.ior: _ior,
-    operator.ipow: _ipow,
-    operator.irshift: _irshift,
-    operator.isub: _isub,
-    operator.itruediv: _itruediv,
-    operator.ixor: _ixor,
     operator.setitem: _setitem,
     operator.delitem: _delitem,
     torch.Tensor.new: _new,
