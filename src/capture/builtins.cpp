@@ -116,6 +116,10 @@ PyRef length(Capture& capture, PyObject* callable, CallArgs& args) {
   return checked(PyLong_FromSsize_t(length_of(capture, args[0])));
 }
 
+PyObject* class_of(PyObject* asked) {
+  return PyType_Check(asked) ? asked : reinterpret_cast<PyObject*>(Py_TYPE(asked));
+}
+
 // Classes decide isinstance() by what they are; a guard on the object's class covers it.
 PyRef is_instance(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() == 2) {
@@ -127,8 +131,21 @@ PyRef is_instance(Capture& capture, PyObject* callable, CallArgs& args) {
     }
   }
   if (!args.values.empty()) args.values[0] = as_the_program_sees(args.values[0], args);
+  if (args.values.size() != 2) return args.call(callable);
+  if (asks_own_code(capture, args[1])) return is_instance_of(callable, args);
   Suspended suspended(capture);
-  return args.values.size() == 2 ? is_instance_of(callable, args) : args.call(callable);
+  PyRef answer = is_instance_of(callable, args);
+  if (answer.get() == Py_False)
+    capture.note_strangers(class_of(args[0]), args[1]);
+  return answer;
+}
+
+// What the methods of ABCMeta call: (the abstract class, what is asked for).
+PyRef is_of_abstract_class(Capture& capture, PyObject* callable, CallArgs& args) {
+  Suspended suspended(capture);
+  PyRef answer = args.call(callable);
+  if (answer.get() == Py_False && args.values.size() == 2) capture.note_strangers(class_of(args[1]), args[0]);
+  return answer;
 }
 
 PyRef is_callable(Capture&, PyObject* callable, CallArgs& args) {
@@ -288,6 +305,8 @@ constexpr auto kRules = std::to_array<Row>({
     {"builtins", "len", length},
     {"builtins", "isinstance", is_instance},
     {"builtins", "issubclass", is_instance},
+    {"_abc", "_abc_instancecheck", is_of_abstract_class},
+    {"_abc", "_abc_subclasscheck", is_of_abstract_class},
     {"builtins", "callable", is_callable},
     {"builtins", "type", type_of},
     {"builtins", "getattr", get_attribute},

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "guards/ambient.h"
+#include "guards/registrations.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/user_frames.h"
@@ -153,6 +154,17 @@ void Capture::guard_class_attribute(PyTypeObject* type, PyObject* name, PyObject
     if (known.get() == name) return;
   }
   watched->found.emplace_back(PyRef::borrow(name), PyRef::borrow(found));
+}
+
+void Capture::note_strangers(PyObject* type, PyObject* asked) {
+  if (concrete) return;
+  for (Py_ssize_t i = 0; PyTuple_Check(asked) && i < PyTuple_GET_SIZE(asked); ++i)
+    note_strangers(type, PyTuple_GET_ITEM(asked, i));
+  if (!guards::is_abstract_class(asked)) return;
+  for (const auto& [known, abstract] : strangers) {
+    if (known.get() == type && abstract.get() == asked) return;
+  }
+  strangers.emplace_back(PyRef::borrow(type), PyRef::borrow(asked));
 }
 
 PyRef Capture::cached_call(PyObject* callable, const CallArgs& args) {

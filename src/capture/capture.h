@@ -108,6 +108,8 @@ class Capture {
   void add_argument(PyObject* tensor, const Source* source);
   void add_guard(Guard guard);
   void guard_class_attribute(PyTypeObject* type, PyObject* name, PyObject* found);
+  // What is no subclass of one of these (a class, or a tuple of them) may be registered with it later.
+  void note_strangers(PyObject* type, PyObject* asked);
   // True at the first time.
   bool consult_once(PyObject* object) { return consulted_.insert(object).second; }
 
@@ -237,6 +239,7 @@ class Capture {
   std::vector<std::string> modules;  // whose forward() is being followed, outermost first
   guards::SourceTable sources;
   std::vector<Guard> guards;
+  std::vector<std::pair<PyRef, PyRef>> strangers;  // a class, and an abstract one that it is no subclass of
   std::vector<const Source*> input_sources;   // one a graph input
   std::vector<PyRef> arguments;               // the real tensors of the call
   SymbolValues size_hints;                    // of the trace's symbols, once it has ended

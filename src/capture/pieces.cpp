@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include <fmt/format.h>
+
 #include "capture/allowance.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -67,6 +69,24 @@ void Pieces::Bucket::drop_stale() {
   const std::vector<Held> dropped(std::make_move_iterator(stale), std::make_move_iterator(held.end()));
   held.erase(stale, held.end());
   gave_up = false;
+}
+
+void Pieces::Bucket::drop_registered() {
+  const uint64_t now = guards::registrations();
+  if (std::exchange(registrations, now) == now) return;
+  const std::vector<Held> all = held;  // asking runs Python, which may change it
+  for (const Held& piece : all) {
+    const Segment& segment = *piece.segment;
+    const std::vector<PyRef> pins = segment.holdings.pin_all();
+    if (segment.holdings.dead()) continue;
+    const auto changed = std::find_if_not(segment.strangers.begin(), segment.strangers.end(), guards::are_still_strangers);
+    if (changed == segment.strangers.end()) continue;
+    const auto name = [](PyObject* type) { return reinterpret_cast<PyTypeObject*>(type)->tp_name; };
+    const python::UserLine line = segment.user_line();
+    gone = Gone{line.file, fmt::format("`{}` is a subclass of `{}`, was none", name(changed->first), name(changed->second)),
+                line.line, segment.number};
+    std::erase_if(held, [&](const Held& other) { return other.segment == piece.segment; });
+  }
 }
 
 namespace {
@@ -133,6 +153,7 @@ void Pieces::watch(Segment& segment) {
 
 void Pieces::add(Bucket& bucket, std::shared_ptr<Segment> segment) {
   bucket.gone.reset();
+  bucket.has_strangers |= !segment->strangers.empty();
   watch(*segment);
   PyRef box = boxed(segment);
   bucket.held.insert(bucket.held.begin(), Held{std::move(segment), std::move(box)});
@@ -145,7 +166,9 @@ void Pieces::forget(const Segment* lost) {
     if (at == found.held.end()) continue;
     found.wasted = lost->served_again ? 0 : found.wasted + 1;
     const python::UserLine line = lost->user_line();
-    found.gone = Gone{line.file, lost->guards->lost_name(), line.line, lost->number};
+    const std::string object = lost->guards->lost_name();
+    found.gone = Gone{line.file, object.empty() ? "" : fmt::format("`{}`, which it was compiled for, is gone", object),
+                      line.line, lost->number};
     if (found.wasted) {
       // Tensors that come and go with a call are inputs rather than parts of the graph.
       for (guards::GuardProgram::LostTensor& tensor : lost->guards->lost_tensors()) {
@@ -193,10 +216,12 @@ std::shared_ptr<Segment> Pieces::borrow(const Place& place, Bucket& bucket, cons
     auto theirs = other->buckets_.find(place);
     if (theirs == other->buckets_.end()) continue;
     for (const Held& piece : theirs->second.held) {
+      if (!piece.segment->strangers.empty() && theirs->second.registrations != guards::registrations()) continue;
       const SegmentKind kind = piece.segment->kind;
       if ((kind != SegmentKind::Return && kind != SegmentKind::Break) || !fits(*piece.segment)) continue;
       piece.segment->served_again = true;
       watch(*piece.segment);
+      bucket.has_strangers |= !piece.segment->strangers.empty();
       bucket.held.insert(bucket.held.begin(), piece);
       return bucket.held.front().segment;
     }
@@ -211,6 +236,7 @@ std::shared_ptr<Segment> Pieces::find_call(PyCodeObject* code, Bucket& bucket, P
     return segment.shape->matches(values.positional, values.keywords) && segment.ambient == ambient &&
            segment.matches(values.raw, function, slots);
   };
+  if (bucket.has_strangers) bucket.drop_registered();
   if (auto found = take(bucket, fits)) return found;
   return borrow({{code, 0}}, bucket, fits);
 }
@@ -222,6 +248,7 @@ std::shared_ptr<Segment> Pieces::find_rest(const Place& place, Bucket& bucket, L
     return segment.kind == SegmentKind::Concrete ||
            (segment.ambient == ambient && segment.matches(values, frames.function(), slots));
   };
+  if (bucket.has_strangers) bucket.drop_registered();
   if (auto found = take(bucket, fits)) return found;
   return borrow(place, bucket, fits);
 }

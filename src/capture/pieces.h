@@ -37,9 +37,9 @@ class Pieces {
     std::shared_ptr<Segment> segment;
     PyRef box;
   };
-  // The last piece that died with an object it was compiled for.
+  // The last piece that went because it could never serve again.
   struct Gone {
-    std::string file, object;
+    std::string file, reason;
     int line = 0;
     uint64_t number = 0;
   };
@@ -51,9 +51,13 @@ class Pieces {
         lost;              // whose sizes are still to be compared with those that came after
     size_t wasted = 0;     // pieces in a row that died before they could serve a second call
     bool gave_up = false;  // the limit was reached: eager from now on
+    bool has_strangers = false;
+    uint64_t registrations = 0;  // when its pieces' strangers were looked at last
 
     // Pieces from before the program said something new about callables can never serve again.
     void drop_stale();
+    // Nor can those that took two classes for strangers which are so no more.
+    void drop_registered();
     void add_moving(guards::SourcePath path);
     void add_other_sizes(const guards::GuardProgram::LostTensor& lost, PyObject* now);
   };

@@ -283,11 +283,14 @@ void Capture::consult(PyObject* given) {
   };
   if (PyAnySet_Check(container)) {
     add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(given)))});
-    PyRef items = python::checked(PyFrozenSet_New(container));
-    PyRef iterator = python::checked(PyObject_GetIter(items.get()));
-    while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) {
-      if (!is_guardable_constant(item.get()) && !is_known_by_identity(item.get()))
-        stop(BreakReason::Value, fmt::format("a set that holds a {} is read", Py_TYPE(item.get())->tp_name));
+    PyRef items = python::checked(PyTuple_New(PySet_GET_SIZE(container)));
+    Py_ssize_t position = 0, i = 0;
+    PyObject* item = nullptr;
+    Py_hash_t hash = 0;
+    while (_PySet_NextEntry(container, &position, &item, &hash)) {
+      if (!is_guardable_constant(item) && !is_known_by_identity(item))
+        stop(BreakReason::Value, fmt::format("a set that holds a {} is read", Py_TYPE(item)->tp_name));
+      PyTuple_SET_ITEM(items.get(), i++, Py_NewRef(item));
     }
     add_guard({GuardKind::Items, source, items});
     return;

@@ -195,9 +195,9 @@ void Region::note_recompile(const Bucket& bucket, PyObject* function, const Call
     const python::UserLine place = newest->user_line();
     std::tie(note.file, note.line, note.before) = std::tie(place.file, place.line, newest->number);
     note.guard = Pieces::explain_miss(bucket, function, values, /*plainly=*/!options_.notes_recompiles);
-  } else if (const auto& gone = bucket.gone; gone && !gone->object.empty()) {
+  } else if (const auto& gone = bucket.gone; gone && !gone->reason.empty()) {
     std::tie(note.file, note.line, note.before) = std::tie(gone->file, gone->line, gone->number);
-    note.guard = fmt::format("`{}`, which it was compiled for, is gone", gone->object);
+    note.guard = gone->reason;
   } else {
     return;
   }

@@ -65,4 +65,22 @@ PyRef is_instance_of(PyObject* callable, const CallArgs& args) {
   return args.call(callable);
 }
 
+bool asks_own_code(Capture& capture, PyObject* types) {
+  if (PyTuple_Check(types)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i) {
+      if (asks_own_code(capture, PyTuple_GET_ITEM(types, i))) return true;
+    }
+    return false;
+  }
+  bool own = false;
+  for (const char* name : {"__instancecheck__", "__subclasscheck__"}) {
+    PyRef key = interned(name);
+    PyObject* found = _PyType_Lookup(Py_TYPE(types), key.get());
+    if (!found || !PyFunction_Check(found) || is_library(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(found)))) continue;
+    capture.guard_class_attribute(Py_TYPE(types), key.get(), found);
+    own = true;
+  }
+  return own;
+}
+
 }  // namespace firesteel::capture

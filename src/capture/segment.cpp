@@ -147,6 +147,11 @@ void warn_of_disallowed_operators(const Trace& trace) {
   }
 }
 
+void hold_strangers(Segment& segment, const Capture& capture) {
+  for (const auto& [type, abstract] : capture.strangers)
+    segment.strangers.emplace_back(segment.holdings.hold(type.get()), segment.holdings.hold(abstract.get()));
+}
+
 // Guards and runner: the capture is over, and what it read is as it was again.
 void finish(Attempt& attempt, std::optional<Executable> executable, const BackendChoice& backend,
             const guards::Ambient& ambient) {
@@ -171,6 +176,7 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   wanted.insert(wanted.end(), capture.number_sources.begin(), capture.number_sources.end());
   segment.guards =
       std::make_unique<guards::GuardProgram>(capture.sources, std::move(capture.guards), wanted, segment.holdings);
+  hold_strangers(segment, capture);
   segment.book.settle(segment.holdings);
   for (const Source* source : segment.book.loads) segment.book.load_slots.push_back(segment.guards->slot_of(source));
   segment.book.loads.clear();
@@ -217,6 +223,7 @@ std::shared_ptr<Segment> eager_segment(Attempt& attempt, Break broken, const gua
   segment->broken = std::move(broken);
   segment->guards = std::make_unique<guards::GuardProgram>(attempt.capture.sources, std::move(attempt.capture.guards),
                                                            std::vector<const Source*>(), segment->holdings);
+  hold_strangers(*segment, attempt.capture);
   return segment;
 }
 

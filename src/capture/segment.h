@@ -14,6 +14,7 @@
 #include "capture/story.h"
 #include "guards/ambient.h"
 #include "guards/guard_program.h"
+#include "guards/registrations.h"
 #include "python/user_frames.h"
 
 namespace firesteel::capture {
@@ -42,6 +43,7 @@ struct Segment {
   std::optional<CallShape> shape;  // of a segment that starts a call; others are guarded on the frame's locals
   guards::Ambient ambient;
   std::unique_ptr<guards::GuardProgram> guards;
+  std::vector<guards::Strangers> strangers;  // classes that it takes for no subclasses of each other
   std::unique_ptr<Runner> runner;  // null: the graph is empty
   RecipeBook book;
   int32_t result = -1;              // the recipe of Return

@@ -34,23 +34,25 @@ std::string keys_text(PyObject* keys, std::string (*spell)(PyObject*)) {
   return list ? spell(list.get()) : "?";
 }
 
-// Keys are constants of exact types, or objects compared by identity: no Python code runs.
+// Comparing values of these runs no Python code; an enum's members are compared by identity alone.
+bool is_builtin_like(PyObject* a, PyObject* b) {
+  return Py_TYPE(a) == Py_TYPE(b) && !(Py_TYPE(a)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+}
+
+// Keys and items are constants, or objects compared by identity.
+bool same_key(PyObject* key, PyObject* expected) {
+  if (key == expected) return true;
+  if (PyWeakref_CheckRefExact(expected)) return PyWeakref_GET_OBJECT(expected) == key && key != Py_None;
+  return is_builtin_like(key, expected) && python::same_constant(key, expected);
+}
+
 bool same_keys(PyObject* dict, PyObject* keys) {
   if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
   Py_ssize_t position = 0, i = 0;
-  auto same_key = [&](PyObject* key) {
-    PyObject* expected = PyTuple_GET_ITEM(keys, i++);
-    if (key == expected) return true;
-    if (PyWeakref_CheckRefExact(expected)) return PyWeakref_GET_OBJECT(expected) == key && key != Py_None;
-    if (Py_TYPE(key) != Py_TYPE(expected) || !PyUnicode_CheckExact(key)) {
-      if (!PyLong_CheckExact(key) || !PyLong_CheckExact(expected)) return false;
-    }
-    return python::same_constant(key, expected);
-  };
   PyObject* key = nullptr;
   if (!PyODict_Check(dict)) {
     while (PyDict_Next(dict, &position, &key, nullptr)) {
-      if (!same_key(key)) return false;
+      if (!same_key(key, PyTuple_GET_ITEM(keys, i++))) return false;
     }
     return true;
   }
@@ -59,33 +61,21 @@ bool same_keys(PyObject* dict, PyObject* keys) {
   PyRef in_order = PyRef::steal(PyODict_Type.tp_iter(dict));
   bool same = true;
   while (PyRef next = PyRef::steal(same && in_order ? PyIter_Next(in_order.get()) : nullptr))
-    same = same_key(next.get());
+    same = i < PyTuple_GET_SIZE(keys) && same_key(next.get(), PyTuple_GET_ITEM(keys, i++));
   if (PyErr_Occurred()) PyErr_Clear();
   return same && i == PyTuple_GET_SIZE(keys);
 }
 
-// Items are constants, classes, functions and other objects of C classes: hashing and comparing them runs no Python
-// code.
+// In the order in which the set gives them: sets that are equal may differ in it.
 bool same_items(PyObject* set, PyObject* items) {
-  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(items)) return false;
-  Py_ssize_t position = 0;
+  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(items)) return false;
+  Py_ssize_t position = 0, i = 0;
   PyObject* item = nullptr;
   Py_hash_t hash = 0;
   while (_PySet_NextEntry(set, &position, &item, &hash)) {
-    const bool of_c = !(Py_TYPE(item)->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyFrozenSet_Check(item) &&
-                      !PyWeakref_Check(item) && !PyMethod_Check(item);
-    const bool plain = of_c || PyType_Check(item) || Py_TYPE(item)->tp_hash == PyBaseObject_Type.tp_hash;
-    if (!plain) return false;
-    const int found = PySet_Contains(items, item);
-    if (found < 0) PyErr_Clear();
-    if (found != 1) return false;
+    if (!same_key(item, PyTuple_GET_ITEM(items, i++))) return false;
   }
   return true;
-}
-
-// Comparing values of these runs no Python code; an enum's members are compared by identity alone.
-bool is_builtin_like(PyObject* a, PyObject* b) {
-  return Py_TYPE(a) == Py_TYPE(b) && !(Py_TYPE(a)->tp_flags & Py_TPFLAGS_HEAPTYPE);
 }
 
 int64_t length_of(PyObject* object) {
@@ -235,6 +225,7 @@ GuardProgram::Check GuardProgram::check_of(Guard guard) {
       check.attributes = keep(std::make_shared<WatchedClass>(*guard.attributes, holdings_));
       break;
     case GuardKind::Keys:
+    case GuardKind::Items:
       check.expected = keys_of(expected);
       break;
     case GuardKind::Code:
@@ -452,7 +443,7 @@ std::string GuardProgram::line(const Check& check, const std::string& text) cons
   std::string more = check.expected && check.kind != GuardKind::Tensor ? spell(check.expected) : "";
   if (check.kind == GuardKind::Builtin) more = check.method->ml_name;
   if (check.kind == GuardKind::Length) more = std::to_string(check.number);
-  if (check.kind == GuardKind::Keys) more = keys_text(check.expected, spell);
+  if (check.kind == GuardKind::Keys || check.kind == GuardKind::Items) more = keys_text(check.expected, spell);
   if (check.kind == GuardKind::ClassAttributes) more = check.attributes->type()->tp_name;
   if (check.kind == GuardKind::Tensor) more = check.tensor->str();
   if (check.kind == GuardKind::Same || check.kind == GuardKind::Distinct) more = texts_[check.other];

@@ -43,8 +43,8 @@ enum class GuardKind : uint8_t {
 struct Guard {
   GuardKind kind;
   const Source* source = nullptr;  // null for ClassAttributes
-  PyRef expected;                  // Type, Identity, Constant, Keys (a tuple), Items (a frozenset), Code ((code,
-                                   // globals), or None for any), Absent, Present (the key)
+  PyRef expected;                  // Type, Identity, Constant, Keys, Items (a tuple), Code ((code, globals), or
+                                   // None for any), Absent, Present (the key)
   int64_t number = 0;              // Length
   const Source* other = nullptr;   // Same, Distinct
   std::shared_ptr<const TensorFacts> tensor;

@@ -1,5 +1,6 @@
 """Logs: one line an event with the user's line first, nothing unless asked, and the same by variable and by call."""
 
+import abc
 import logging
 import os
 import subprocess
@@ -81,6 +82,22 @@ def test_a_recompile_for_what_is_gone_says_so(caplog):
     assert len(lines) == 2
     expected = "`step`, which it was compiled for, is gone; try: make the object once and keep it"
     assert all(expected in line for line in lines)
+
+
+def test_a_recompile_for_a_class_registered_later_names_it(caplog):
+    class Shape(abc.ABC):  # noqa: B024
+        pass
+
+    class Square:
+        pass
+
+    firesteel.logs("recompiles")
+    compiled = firesteel.compile(lambda x, o: x + isinstance(o, Shape))
+    compiled(torch.ones(3), Square())
+    Shape.register(Square)
+    compiled(torch.ones(3), Square())
+    (line,) = collected(caplog, "recompiles")
+    assert "`Square` is a subclass of `Shape`, was none" in line
 
 
 def test_a_recompile_names_the_guard(caplog):
