@@ -7,19 +7,25 @@
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/function_attributes.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
 namespace firesteel::capture {
 namespace {
 
+bool is_of_module(PyObject* callable, std::string_view name) {
+  if (!PyFunction_Check(callable)) return false;
+  PyObject* module = reinterpret_cast<PyFunctionObject*>(callable)->func_module;
+  return module && python::text_of(module) == name;
+}
+
 // Asks for more of a class or an object than what it is.
 bool looks_inside(PyObject* callable) {
   if (!PyFunction_Check(callable)) return false;
   auto* function = reinterpret_cast<PyFunctionObject*>(callable);
   const std::string_view name = python::text_of(function->func_name);
-  const bool of_typing = function->func_module && python::text_of(function->func_module) == "typing";
-  return of_typing ? name == "get_type_hints" : !name.starts_with("is") && name != "getmro";
+  return is_of_module(callable, "typing") ? name == "get_type_hints" : !name.starts_with("is") && name != "getmro";
 }
 
 // What frames are around a call is no part of what its guards look at.
@@ -32,10 +38,16 @@ bool asks_for_frames(PyObject* callable) {
 
 void watch_argument(Capture& capture, PyObject* callable, PyObject* value) {
   const Source* source = capture.source_of(value);
+  // What makes the text that is put in reads what it likes.
+  if (is_of_module(callable, "re") && PyCallable_Check(value)) capture.stop(BreakReason::CFunction, name_of(callable));
   if (PyMethod_Check(value)) return watch_argument(capture, callable, PyMethod_GET_FUNCTION(value));
   if (PyFunction_Check(value)) {
     auto* function = reinterpret_cast<PyFunctionObject*>(value);
     guard_defaults(capture, function);
+    for (const char* text : {"__name__", "__qualname__", "__module__", "__doc__"})
+      function_attribute(capture, value, interned(text).get());
+    if (function->func_annotations)
+      capture.consult_deep(function_attribute(capture, value, interned("__annotations__").get()).get());
     if (!source || !function->func_dict) return;
     // What it wraps, and a signature of its own.
     capture.remember(function->func_dict, capture.sources.step(source, AccessKind::InstanceDict));

@@ -8,6 +8,7 @@
 
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
+#include "capture/class_facts.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/function_attributes.h"
 #include "capture/mapping_proxies.h"
@@ -188,12 +189,7 @@ bool is_one_of(std::string_view text, std::initializer_list<const char*> names) 
 PyRef class_object_attribute(Capture& capture, PyObject* object, PyObject* name) {
   const std::string_view text = python::text_of(name);
   PyTypeObject* type = as_type(object);
-  if (is_one_of(text, {"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__", "__doc__"})) {
-    PyRef value = checked(PyObject_GetAttr(object, name));
-    return PyUnicode_Check(value.get()) || value.get() == Py_None
-               ? value
-               : capture.admit(value.get(), pinned(capture, type, name, value.get()));
-  }
+  if (PyRef fact = class_fact(capture, object, name)) return fact;
   // Facts of a class's layout, which never change.
   if (is_one_of(text, {"__flags__", "__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__"}))
     return checked(PyObject_GetAttr(object, name));

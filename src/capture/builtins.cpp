@@ -132,11 +132,10 @@ PyRef is_instance(Capture& capture, PyObject* callable, CallArgs& args) {
   }
   if (!args.values.empty()) args.values[0] = as_the_program_sees(args.values[0], args);
   if (args.values.size() != 2) return args.call(callable);
-  if (asks_own_code(capture, args[1])) return is_instance_of(callable, args);
+  if (asks_own_code(capture, args[0], args[1])) return is_instance_of(callable, args);
   Suspended suspended(capture);
   PyRef answer = is_instance_of(callable, args);
-  if (answer.get() == Py_False)
-    capture.note_strangers(class_of(args[0]), args[1]);
+  if (answer.get() == Py_False) capture.note_strangers(class_of(args[0]), args[1]);
   return answer;
 }
 
@@ -148,8 +147,11 @@ PyRef is_of_abstract_class(Capture& capture, PyObject* callable, CallArgs& args)
   return answer;
 }
 
-PyRef is_callable(Capture&, PyObject* callable, CallArgs& args) {
+PyRef is_callable(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() != 1) return args.call(callable);
+  PyRef name = interned("__call__");
+  if (PyTypeObject* type = Py_TYPE(args[0]); is_python_class(type))
+    capture.guard_class_attribute(type, name.get(), _PyType_Lookup(type, name.get()));
   return checked(PyBool_FromLong(PyCallable_Check(args[0])));
 }
 
@@ -254,6 +256,18 @@ PyRef holder(Capture& capture, PyObject* callable, CallArgs& args) { return keep
 
 constexpr int kDeepestCopy = 16;
 
+// Code of the program's own says how objects of the class are copied; or none does, which is guarded.
+bool copies_by_own_code(Capture& capture, PyTypeObject* type) {
+  for (const char* name : {"__copy__", "__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__",
+                           "__getnewargs_ex__", "__getnewargs__"}) {
+    PyRef key = interned(name);
+    PyObject* found = _PyType_Lookup(type, key.get());
+    capture.guard_class_attribute(type, key.get(), found);
+    if (found && PyFunction_Check(found)) return true;
+  }
+  return false;
+}
+
 // Guards all that is in an object; false where there is something a copy must not be made of without being seen.
 bool guard_whole(Capture& capture, PyObject* value, int depth = 0) {
   capture.settle(value);
@@ -280,6 +294,7 @@ bool guard_whole(Capture& capture, PyObject* value, int depth = 0) {
     return false;
   }
   if (!is_python_class(Py_TYPE(value))) return true;
+  if (copies_by_own_code(capture, Py_TYPE(value))) return false;
   PyObject* dict = fs_instance_dict(value);
   if (!dict) return false;
   if (const Source* source = capture.source_of(value)) {

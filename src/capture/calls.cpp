@@ -38,6 +38,18 @@ bool is_enum_class(PyObject* object) {
   return PyObject_TypeCheck(object, meta);
 }
 
+// What an enum does not know is left to its `_missing_`, which may be the program's own.
+bool asks_missing(PyObject* type, const CallArgs& args) {
+  PyRef missing = python::attribute(type, "_missing_");
+  PyObject* function = missing && PyMethod_Check(missing.get()) ? PyMethod_GET_FUNCTION(missing.get()) : nullptr;
+  if (!function || !PyFunction_Check(function)) return false;
+  if (is_library(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function)))) return false;
+  PyRef known = python::attribute(type, "_value2member_map_");
+  const int found = known && !args.values.empty() ? PyDict_Contains(known.get(), args[0]) : 0;
+  if (found < 0) PyErr_Clear();
+  return found != 1;
+}
+
 PyRef inline_function(Capture& capture, PyObject* callable, const CallArgs& args, bool tail) {
   if (capture.depth > kDeepest) capture.stop(BreakReason::Depth, std::to_string(kDeepest));
   auto* function = reinterpret_cast<PyFunctionObject*>(callable);
@@ -132,7 +144,11 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
 PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject* maker) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable);
   break_for_disabled_class(capture, type);
-  if (is_enum_class(callable)) return run_as_it_is(capture, callable, args, true);
+  if (is_enum_class(callable)) {
+    if (asks_missing(callable, args))
+      capture.stop(BreakReason::Value, fmt::format("`{}` asks its `_missing_`", type->tp_name));
+    return run_as_it_is(capture, callable, args, true);
+  }
   if (!maker) {
     PyRef name = interned("__call__");
     PyObject* own = _PyType_Lookup(Py_TYPE(callable), name.get());

@@ -240,13 +240,13 @@ class Capture {
   guards::SourceTable sources;
   std::vector<Guard> guards;
   std::vector<std::pair<PyRef, PyRef>> strangers;  // a class, and an abstract one that it is no subclass of
-  std::vector<const Source*> input_sources;   // one a graph input
-  std::vector<PyRef> arguments;               // the real tensors of the call
-  SymbolValues size_hints;                    // of the trace's symbols, once it has ended
-  std::vector<const Source*> number_sources;  // numbers that are inputs, in the order the trace got to know them
-  bool interrupted = false;                   // a signal's handler has raised
-  PyRef interrupt;                            // the exception that ended the capture as itself
-  std::optional<Break> broken;                // set while a break passes through CPython's frames
+  std::vector<const Source*> input_sources;        // one a graph input
+  std::vector<PyRef> arguments;                    // the real tensors of the call
+  SymbolValues size_hints;                         // of the trace's symbols, once it has ended
+  std::vector<const Source*> number_sources;       // numbers that are inputs, in the order the trace got to know them
+  bool interrupted = false;                        // a signal's handler has raised
+  PyRef interrupt;                                 // the exception that ended the capture as itself
+  std::optional<Break> broken;                     // set while a break passes through CPython's frames
   size_t depth = 0;
   PyCodeObject* called = nullptr;  // of the last function that the frames of `chain` have called
   Journal journal;
@@ -321,7 +321,7 @@ class Capture {
   void keep_numbers();  // from now on the trace may meet some
   // The input of the ATen graph for what is computed there, `value` in this call.
   at::Tensor traced_number_at(const Source* source, PyObject* value);
-  bool holds_now(const Relation& relation) const;  // in this call
+  bool holds_now(const Relation& relation) const;              // in this call
   const Source* source_of_relation(const Relation& relation);  // null where its answer is known
   // The arguments with a stand-in for the number that changes; empty where there is none, or none can be.
   PyRef with_number_input(const std::string& name, PyObject* args, PyObject* kwargs);

@@ -32,8 +32,8 @@ bool is_part(std::string_view text) {
 PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
   const std::string_view text = python::text_of(name);
   auto* function = reinterpret_cast<PyFunctionObject*>(object);
-  constexpr std::pair<std::string_view, AccessKind> kTexts[] = {{"__name__", AccessKind::FunctionName},
-                                                                {"__qualname__", AccessKind::FunctionQualname},
+  constexpr std::pair<std::string_view, AccessKind> kTexts[] = {{"__name__", AccessKind::Name},
+                                                                {"__qualname__", AccessKind::Qualname},
                                                                 {"__module__", AccessKind::FunctionModule},
                                                                 {"__doc__", AccessKind::FunctionDoc}};
   for (const auto& [word, kind] : kTexts) {

@@ -79,11 +79,13 @@ void Pieces::Bucket::drop_registered() {
     const Segment& segment = *piece.segment;
     const std::vector<PyRef> pins = segment.holdings.pin_all();
     if (segment.holdings.dead()) continue;
-    const auto changed = std::find_if_not(segment.strangers.begin(), segment.strangers.end(), guards::are_still_strangers);
+    const auto changed =
+        std::find_if_not(segment.strangers.begin(), segment.strangers.end(), guards::are_still_strangers);
     if (changed == segment.strangers.end()) continue;
     const auto name = [](PyObject* type) { return reinterpret_cast<PyTypeObject*>(type)->tp_name; };
     const python::UserLine line = segment.user_line();
-    gone = Gone{line.file, fmt::format("`{}` is a subclass of `{}`, was none", name(changed->first), name(changed->second)),
+    gone = Gone{line.file,
+                fmt::format("`{}` is a subclass of `{}`, was none", name(changed->first), name(changed->second)),
                 line.line, segment.number};
     std::erase_if(held, [&](const Held& other) { return other.segment == piece.segment; });
   }

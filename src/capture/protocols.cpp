@@ -22,7 +22,8 @@ bool is_view(PyObject* object) {
 // A function of its own: to backends of users the items of a loop are `x[0]`, `x[1]`.
 PyRef unbind(Capture& capture, PyObject* tensor) {
   static PyObject* rows =
-      checked(PyObject_GetAttrString(checked(PyImport_ImportModule("firesteel._python_forms")).get(), "rows")).release();
+      checked(PyObject_GetAttrString(checked(PyImport_ImportModule("firesteel._python_forms")).get(), "rows"))
+          .release();
   return capture.torch_call(rows, "torch.Tensor.unbind", checked(PyTuple_Pack(1, tensor)));
 }
 
@@ -136,11 +137,13 @@ Py_ssize_t length_of(Capture& capture, PyObject* object) {
       capture.guard_length(object);
     } else if (PyObject* dict = fs_view_dict(object)) {
       capture.guard_length(dict);
-    } else if (PyObject* method = PyType_Check(object) ? _PyType_Lookup(Py_TYPE(object), interned("__len__").get())
-                                                       : nullptr;
+    } else if (PyObject* method =
+                   PyType_Check(object) ? _PyType_Lookup(Py_TYPE(object), interned("__len__").get()) : nullptr;
                method && PyFunction_Check(method)) {
       // Of a class, by its metaclass: an enum has one.
-      const Py_ssize_t length = PyNumber_AsSsize_t(call_special(capture, object, "__len__").get(), PyExc_OverflowError);
+      const PyRef answer = call_special(capture, object, "__len__");
+      capture.settle(answer.get());
+      const Py_ssize_t length = PyNumber_AsSsize_t(answer.get(), PyExc_OverflowError);
       python::check(length >= 0);
       return length;
     } else if (!is_python_class(Py_TYPE(object)) && capture.source_of(object)) {

@@ -65,18 +65,26 @@ PyRef is_instance_of(PyObject* callable, const CallArgs& args) {
   return args.call(callable);
 }
 
-bool asks_own_code(Capture& capture, PyObject* types) {
-  if (PyTuple_Check(types)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i) {
-      if (asks_own_code(capture, PyTuple_GET_ITEM(types, i))) return true;
-    }
-    return false;
-  }
+bool asks_own_code(Capture& capture, PyObject* asked, PyObject* types) {
   bool own = false;
+  if (PyTuple_Check(types)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i)
+      own |= asks_own_code(capture, asked, PyTuple_GET_ITEM(types, i));
+    return own;
+  }
+  auto* type = PyType_Check(asked) ? reinterpret_cast<PyTypeObject*>(asked) : Py_TYPE(asked);
+  if (is_python_class(type)) {
+    PyRef key = interned("__class__");
+    PyObject* found = _PyType_Lookup(type, key.get());
+    static PyObject* plain = _PyType_Lookup(&PyBaseObject_Type, key.get());
+    own = found != plain && !PyType_Check(asked);
+    capture.guard_class_attribute(type, key.get(), found);  // sees other bases, too
+  }
   for (const char* name : {"__instancecheck__", "__subclasscheck__"}) {
     PyRef key = interned(name);
     PyObject* found = _PyType_Lookup(Py_TYPE(types), key.get());
-    if (!found || !PyFunction_Check(found) || is_library(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(found)))) continue;
+    if (!found || !PyFunction_Check(found) || is_library(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(found))))
+      continue;
     capture.guard_class_attribute(Py_TYPE(types), key.get(), found);
     own = true;
   }

@@ -10,7 +10,7 @@ PyTypeObject* type_the_program_sees(PyObject* value);
 PyRef as_the_program_sees(const PyRef& value, const CallArgs& args);
 // isinstance() or issubclass() of two arguments.
 PyRef is_instance_of(PyObject* callable, const CallArgs& args);
-// One of these classes has a metaclass of the program's own that answers isinstance() or issubclass().
-bool asks_own_code(Capture& capture, PyObject* types);
+// A `__class__` of the program's own, or a metaclass of one of these classes, answers isinstance() or issubclass().
+bool asks_own_code(Capture& capture, PyObject* asked, PyObject* types);
 
 }  // namespace firesteel::capture

@@ -44,7 +44,7 @@ struct Segment {
   guards::Ambient ambient;
   std::unique_ptr<guards::GuardProgram> guards;
   std::vector<guards::Strangers> strangers;  // classes that it takes for no subclasses of each other
-  std::unique_ptr<Runner> runner;  // null: the graph is empty
+  std::unique_ptr<Runner> runner;            // null: the graph is empty
   RecipeBook book;
   int32_t result = -1;              // the recipe of Return
   std::vector<FrameEnd> frames;     // of a Break: those that have not ended, the outermost first

@@ -29,7 +29,8 @@ std::vector<PyRef> WatchedClass::parts_of(PyObject* value) {
 }
 
 WatchedClass::WatchedClass(const ClassAttributes& attributes, Holdings& holdings)
-    : type_(reinterpret_cast<PyTypeObject*>(holdings.hold(attributes.type.get()))) {
+    : type_(reinterpret_cast<PyTypeObject*>(holdings.hold(attributes.type.get()))), bases_(bases_now()) {
+  for (PyObject* base : bases_) holdings.hold(base);
   for (const auto& [name, value] : attributes.found) {
     Found& found = found_.emplace_back();
     found.name = holdings.keep(name.get());
@@ -39,6 +40,11 @@ WatchedClass::WatchedClass(const ClassAttributes& attributes, Holdings& holdings
     for (const PyRef& part : parts_of(value.get())) found.parts.push_back(holdings.hold(part.get()));
     if (found.parts.empty()) holdings.hold(value.get());
   }
+}
+
+std::vector<PyObject*> WatchedClass::bases_now() const {
+  PyObject* const* items = reinterpret_cast<PyTupleObject*>(type_->tp_mro)->ob_item;
+  return {items, items + PyTuple_GET_SIZE(type_->tp_mro)};
 }
 
 // Another object at the same address is as good if it has the same class and parts.
@@ -54,12 +60,14 @@ bool WatchedClass::is_same(const Found& found) const {
 
 bool WatchedClass::unchanged() const {
   if (version_ != 0 && type_->tp_version_tag == version_) return true;
+  if (bases_now() != bases_) return false;
   if (!std::all_of(found_.begin(), found_.end(), [&](const Found& found) { return is_same(found); })) return false;
   version_ = type_->tp_version_tag;
   return true;
 }
 
 std::string WatchedClass::changed_name() const {
+  if (bases_now() != bases_) return "its bases";
   for (const Found& found : found_) {
     if (!is_same(found)) return std::string(python::text_of(found.name));
   }

@@ -1,5 +1,5 @@
-// What attributes of a class were found while capturing, and whether they are still those. Watched by the class's
-// version tag.
+// What attributes of a class were found while capturing, and whether they are still those, and its bases. Watched by
+// the class's version tag.
 #pragma once
 
 #include <string>
@@ -37,7 +37,10 @@ class WatchedClass {
   static std::vector<PyRef> parts_of(PyObject* value);
   bool is_same(const Found& found) const;
 
+  std::vector<PyObject*> bases_now() const;
+
   PyTypeObject* type_;
+  std::vector<PyObject*> bases_;  // all of them, in the order in which attributes are looked for
   std::vector<Found> found_;
   mutable unsigned int version_ = 0;
 };

@@ -157,9 +157,9 @@ std::string Source::str() const {
       return parent->str() + ".__closure__";
     case AccessKind::FunctionGlobals:
       return parent->str() + ".__globals__";
-    case AccessKind::FunctionName:
+    case AccessKind::Name:
       return parent->str() + ".__name__";
-    case AccessKind::FunctionQualname:
+    case AccessKind::Qualname:
       return parent->str() + ".__qualname__";
     case AccessKind::FunctionModule:
       return parent->str() + ".__module__";
@@ -230,6 +230,13 @@ PyFunctionObject* function(PyObject* object) {
   return PyFunction_Check(object) ? reinterpret_cast<PyFunctionObject*>(object) : nullptr;
 }
 
+// Of a C class the name is no object.
+PyHeapTypeObject* python_class(PyObject* object) {
+  const bool is_one =
+      PyType_Check(object) && PyType_HasFeature(reinterpret_cast<PyTypeObject*>(object), Py_TPFLAGS_HEAPTYPE);
+  return is_one ? reinterpret_cast<PyHeapTypeObject*>(object) : nullptr;
+}
+
 }  // namespace
 
 PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) {
@@ -265,9 +272,11 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
       return function(from) ? function(from)->func_closure : nullptr;
     case AccessKind::FunctionGlobals:
       return function(from) ? function(from)->func_globals : nullptr;
-    case AccessKind::FunctionName:
+    case AccessKind::Name:
+      if (python_class(from)) return python_class(from)->ht_name;
       return function(from) ? function(from)->func_name : nullptr;
-    case AccessKind::FunctionQualname:
+    case AccessKind::Qualname:
+      if (python_class(from)) return python_class(from)->ht_qualname;
       return function(from) ? function(from)->func_qualname : nullptr;
     case AccessKind::FunctionModule:
       return function(from) ? or_none(function(from)->func_module) : nullptr;

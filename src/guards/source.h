@@ -32,8 +32,8 @@ using python::PyRef;
   X(FunctionKwDefaults, "a function's __kwdefaults__")                     \
   X(FunctionClosure, "a function's __closure__")                           \
   X(FunctionGlobals, "a function's __globals__")                           \
-  X(FunctionName, "a function's __name__")                                 \
-  X(FunctionQualname, "a function's __qualname__")                         \
+  X(Name, "a function's or a class's __name__")                            \
+  X(Qualname, "a function's or a class's __qualname__")                    \
   X(FunctionModule, "a function's __module__, or None")                    \
   X(FunctionDoc, "a function's __doc__, or None")                          \
   X(MethodFunction, "a bound method's __func__")                           \

@@ -1,0 +1,11 @@
+// What a class tells of itself: its names, its text, its bases.
+#pragma once
+
+#include "capture/capture.h"
+
+namespace firesteel::capture {
+
+// Guarded, since all of it can be set. Empty for all other attributes.
+PyRef class_fact(Capture& capture, PyObject* type, PyObject* name);
+
+}  // namespace firesteel::capture
