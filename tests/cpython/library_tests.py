@@ -8,9 +8,12 @@ import argparse
 import collections
 import concurrent.futures
 import dataclasses
+import functools
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,7 +53,12 @@ class Run:
     trouble: str = ""  # why the file as a whole could not be run
 
 
-def run_file(file, *, compiled, runs=2, timeout=300):
+def limit_work(seconds):
+    """Called in a new process. Work is limited rather than time: what else a machine does is not the test's fault."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+
+def run_file(file, *, compiled, runs=2, seconds=300):
     """Runs a file in a process of its own; what is left after a crash or a hang runs in a new one."""
     run, only = Run(), None
     for _ in range(RESTARTS):
@@ -64,9 +72,16 @@ def run_file(file, *, compiled, runs=2, timeout=300):
             environment = os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
             try:
                 ended = subprocess.run(
-                    command, capture_output=True, text=True, timeout=timeout, env=environment, cwd=folder
+                    command,
+                    capture_output=True,
+                    text=True,
+                    timeout=4 * seconds,
+                    env=environment,
+                    cwd=folder,
+                    preexec_fn=functools.partial(limit_work, seconds),
                 )
-                how, said = f"exit status {ended.returncode}", ended.stderr
+                too_long = ended.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
+                how, said = ("hang", "") if too_long else (f"exit status {ended.returncode}", ended.stderr)
             except subprocess.TimeoutExpired:
                 how, said = "hang", ""
             events = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
@@ -194,15 +209,15 @@ def table(counters):
     return "\n".join(f"  {name:40} {count:>8}" for name, count in flat + nested)
 
 
-def compare(file, runs, timeout):
-    return file, *(run_file(file, compiled=compiled, runs=runs, timeout=timeout) for compiled in (False, True))
+def compare(file, runs, seconds):
+    return file, *(run_file(file, compiled=compiled, runs=runs, seconds=seconds) for compiled in (False, True))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", default=FILES, metavar="test_file")
     parser.add_argument("--runs", type=int, default=2, help="how often each test runs (2: the second meets the guards)")
-    parser.add_argument("--timeout", type=float, default=300, help="seconds for one file (300)")
+    parser.add_argument("--seconds", type=int, default=300, help="of work for one file (300)")
     parser.add_argument("--jobs", type=int, default=1, help="files at a time (1)")
     parser.add_argument("--page", type=Path, help="where to write the page of the documentation")
     parser.add_argument("-v", "--verbose", action="store_true", help="what was captured, file by file")
@@ -210,7 +225,7 @@ def main():
 
     total, share, tests, open_ends, results = {}, collections.Counter(), 0, 0, []
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        jobs = [pool.submit(compare, file, arguments.runs, arguments.timeout) for file in arguments.files]
+        jobs = [pool.submit(compare, file, arguments.runs, arguments.seconds) for file in arguments.files]
         for job in concurrent.futures.as_completed(jobs):
             file, plain, compiled = job.result()
             found = differences(plain, compiled)
