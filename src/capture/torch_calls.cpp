@@ -208,6 +208,27 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   if (marks_calls) call_marks.push_back({at::sequence_number::peek(), clock, break_here(BreakReason::Trace, name)});
 }
 
+namespace {
+
+bool holds_tensor(PyObject* values) {
+  if (python::is_tensor(values)) return true;
+  if (PyDict_Check(values)) return holds_tensor(python::checked(PyDict_Values(values)).get());
+  if (!PyTuple_Check(values) && !PyList_Check(values)) return false;
+  PyObject** items = PySequence_Fast_ITEMS(values);
+  return std::any_of(items, items + PySequence_Fast_GET_SIZE(values), holds_tensor);
+}
+
+// `torch.div(6, 4)`: torch computes it where nothing is traced.
+bool is_made_of_numbers(PyObject* args, PyObject* kwargs, PyObject* result) {
+  if (!python::is_exact_tensor(result) || PyTuple_GET_SIZE(args) == 0) return false;
+  PyObject* first = PyTuple_GET_ITEM(args, 0);
+  if (!PyLong_CheckExact(first) && !PyFloat_CheckExact(first)) return false;
+  const at::Tensor& made = python::unpack(result);
+  return !is_traced_tensor(made) && made.dim() == 0 && !holds_tensor(args) && !(kwargs && holds_tensor(kwargs));
+}
+
+}  // namespace
+
 PyRef Capture::record_number(PyObject* callable, const std::string& name, const PyRef& args, ValueKind kind) {
   auto call = std::make_unique<TorchCall>();
   call->callable = PyRef::borrow(callable);
@@ -289,6 +310,17 @@ PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyR
   } catch (...) {
     stop_for_made_up_sizes(name);
     throw;
+  }
+  if (is_made_of_numbers(given.get(), named.get(), result.get())) {
+    // With a tensor in place of the first number it is one of the trace, whose value is known.
+    PyRef torch = python::checked(PyImport_ImportModule("torch"));
+    PyRef maker = python::checked(PyObject_GetAttrString(torch.get(), "tensor"));
+    PyRef number = python::checked(PyTuple_Pack(1, PyTuple_GET_ITEM(given.get(), 0)));
+    PyRef again = python::checked(PySequence_List(given.get()));
+    PyList_SetItem(again.get(), 0, torch_call(maker.get(), "torch.tensor", number).release());
+    PyRef same = torch_call(callable, name, python::checked(PyList_AsTuple(again.get())), named);
+    if (python::unpack(same.get()).scalar_type() == python::unpack(result.get()).scalar_type()) return same;
+    stop(BreakReason::Origin, fmt::format("a tensor that `{}` gives", name));
   }
   result = adopt_sizes(std::move(result));
   record(callable, name, recorded_args.get(), recorded_kwargs.get(), result.get());
