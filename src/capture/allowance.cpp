@@ -35,13 +35,14 @@ void set_compile_watcher(PyObject* given) {
   watcher() = given == Py_None ? python::PyRef() : python::PyRef::borrow(given);
 }
 
-Allowance ask_allowance(size_t own_limit, const std::string& function, size_t held,
+Allowance ask_allowance(size_t own_limit, const std::string& function, size_t held, bool keeps_numbers,
                         const std::function<std::string()>& why) {
   Allowance allowed;
   if (const python::PyRef asked = watcher()) {
     const std::string reason = held ? why() : std::string();
     python::PyRef answer = checked(
-        PyObject_CallFunction(asked.get(), "sns", function.c_str(), static_cast<Py_ssize_t>(held), reason.c_str()));
+        PyObject_CallFunction(asked.get(), "snsO", function.c_str(), static_cast<Py_ssize_t>(held),
+                              reason.c_str(), keeps_numbers ? Py_True : Py_False));
     Py_ssize_t limit = 0;
     int fails = 0;
     python::check(PyArg_ParseTuple(answer.get(), "np", &limit, &fails) != 0);

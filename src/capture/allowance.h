@@ -36,8 +36,8 @@ bool& lifts_tensors();
 void set_compile_watcher(PyObject* watcher);
 
 // Asked where nothing compiled fits. `own_limit`: compile()'s, 0 where it was told none; `held`: what is compiled
-// already; `why` tells which guard failed. Throws what the watcher raises.
-Allowance ask_allowance(size_t own_limit, const std::string& function, size_t held,
+// already; `keeps_numbers`: compile(dynamic=False); `why` tells which guard failed. Throws what the watcher raises.
+Allowance ask_allowance(size_t own_limit, const std::string& function, size_t held, bool keeps_numbers,
                         const std::function<std::string()>& why);
 
 }  // namespace firesteel::capture

@@ -172,6 +172,7 @@ bool Region::is_full(const Bucket& bucket, size_t limit) {
 bool Region::may_compile(Bucket& bucket, PyObject* function, const CallValues& values, bool whole) {
   if (bucket.gave_up) return true;
   const Allowance allowed = ask_allowance(options_.recompile_limit, name_of(function), bucket.held.size(),
+                                          options_.backend.sizes == SizePolicy::None,
                                           [&] { return Pieces::explain_miss(bucket, function, values); });
   if (!is_full(bucket, allowed.limit)) return true;
   if (whole || allowed.fails) {

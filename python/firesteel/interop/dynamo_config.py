@@ -5,6 +5,7 @@ import sys
 from torch.utils._config_module import ConfigModule
 
 from .. import _C
+from . import guard_failures
 
 
 def value(name, missing=None):
@@ -37,13 +38,15 @@ def leave():
     _C._set_mark(ConfigModule.__getattr__, "None")
 
 
-def _allowance(function, compiled, why):
+def _allowance(function, compiled, why, keeps_numbers=False):
+    if compiled:
+        guard_failures.tell(function, why)
     if compiled and value("error_on_recompile", False):
         from torch._dynamo import exc
 
         raise exc.RecompileError(f"`{function}` is compiled again, and error_on_recompile forbids it\n  why: {why}")
     _C._follow_inner_breaks(bool(value("nested_graph_breaks", False)))
-    _C._fix_numbers(bool(value("specialize_int", False)), bool(value("specialize_float", False)))
+    _C._fix_numbers(*(keeps_numbers or bool(value(name, False)) for name in ("specialize_int", "specialize_float")))
     _C._capture_data(
         bool(value("capture_scalar_outputs", False)), bool(value("capture_dynamic_output_shape_ops", False))
     )

@@ -13,19 +13,22 @@ import firesteel
 
 from .. import _value_types
 from .._compiled_module import CompiledModule
-from . import callers, dropin, torch_names
+from . import callers, dropin, guard_failures, torch_names
 from .torch_names import misuse_as_pytorch_says
 
 _reset_code = torch._dynamo.reset_code  # in C: its name is exchanged, not its code
 
 
-def optimize(backend="inductor", *, nopython=False, disable=False, dynamic=None, **more):
-    """The older form of torch.compile: a decorator."""
+def optimize(backend="inductor", *, nopython=False, disable=False, dynamic=None, guard_fail_fn=None, **more):
+    """The older form of torch.compile: a decorator. `guard_fail_fn` is told which guard has failed, and its code."""
     if callers.is_pytorch():
         return dropin.original(torch._dynamo.optimize)(
-            backend, nopython=nopython, disable=disable, dynamic=dynamic, **more
+            backend, nopython=nopython, disable=disable, dynamic=dynamic, guard_fail_fn=guard_fail_fn, **more
         )
-    return functools.partial(torch_names.compile, backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic)
+    apply = functools.partial(
+        torch_names.compile, backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic
+    )
+    return guard_failures.telling(guard_fail_fn, apply) if guard_fail_fn else apply
 
 
 def optimize_assert(backend, **more):

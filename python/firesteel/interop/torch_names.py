@@ -11,7 +11,7 @@ import torch
 import firesteel
 
 from .. import _backends, _branches
-from . import callers, dropin, dynamo_config, exceptions
+from . import callers, dropin, dynamo_config, exceptions, guard_failures
 
 
 def compile(
@@ -164,6 +164,7 @@ is_compiling.keeps_rule = is_dynamo_compiling.keeps_rule = cond.keeps_rule = whi
 
 def reset():
     _recent.clear()
+    guard_failures.forget()
     firesteel.reset()
     if "torch._dynamo" in sys.modules:
         dropin.original(sys.modules["torch._dynamo"].reset)()

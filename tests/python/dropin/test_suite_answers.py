@@ -1,0 +1,61 @@
+"""Tests as PyTorch's users write them: which guard failed, extremes of tensors, exceptions, numbers of numpy."""
+
+from suite import passes
+
+
+def test_which_guard_failed(tmp_path):
+    passes(
+        """
+    def failures(self, function, *calls, **options):
+        told = []
+        compiled = torch._dynamo.optimize("eager", guard_fail_fn=told.append, **options)(function)
+        for arguments in calls:
+            self.assertEqual(compiled(*arguments), function(*arguments))
+        for one in told:
+            self.assertIs(one.orig_code, function.__code__)
+        return [one.reason for one in told]
+
+    def test_sizes(self):
+        (told,) = self.failures(lambda x: x + 1, (torch.ones(2, 3),), (torch.ones(3, 3),), dynamic=False)
+        self.assertIn("tensor 'x' size mismatch at index 0. expected 2, actual 3", told)
+
+    def test_other_facts_of_tensors(self):
+        told = self.failures(lambda x: x + 1, (ones,), (ones.double(),), (torch.ones(3, requires_grad=True),))
+        self.assertIn("tensor 'x' dtype mismatch. expected Float, actual Double", told[0])
+        self.assertEqual(len(told), 2)
+
+    def test_containers_and_numbers(self):
+        self.assertIn("len(x) == 1", self.failures(lambda x: x[0] + len(x), ([ones],), ([ones, ones],))[0])
+        self.assertIn("k == 1", self.failures(lambda x, k: x * 2 if k == 1 else x, (ones, 1), (ones, 2))[0])
+
+    def test_tensors_that_are_one(self):
+        def f(a, b):
+            return a + b
+        self.assertIn("a is b", self.failures(f, (ones, ones), (ones, ones + 1))[0])
+
+    def test_nobody_is_told_where_all_guards_hold(self):
+        self.assertEqual(self.failures(lambda x: x + 1, (ones,), (ones * 2,)), [])
+    """,
+        tmp_path,
+    )
+
+
+def test_numbers_under_dynamic_false(tmp_path):
+    passes(
+        """
+    def test_each_is_compiled_for(self):
+        def f(x, n):
+            return x + n
+        self.assertEqual(counted(f, (ones, 1), (ones, 2), (ones, 3), dynamic=False), [1, 2, 3])
+        self.assertEqual(counted(f, (ones, 1.5), (ones, 2.5), (ones, 3.5), dynamic=False), [1, 2, 3])
+        self.assertEqual(counted(f, (ones, 1), (ones, 2), (ones, 3)), [1, 2, 2])
+
+    def test_the_limit_under_fullgraph(self):
+        with config.patch(recompile_limit=2):
+            compiled = torch.compile(lambda x, n: x + n, backend="eager", dynamic=False, fullgraph=True)
+            with self.assertRaises(torch._dynamo.exc.FailOnRecompileLimitHit):
+                for n in range(4):
+                    compiled(ones, n)
+    """,
+        tmp_path,
+    )
