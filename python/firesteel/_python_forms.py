@@ -4,6 +4,7 @@ A form takes what the function takes and does the same, in code that a graph can
 before it has done anything, where it cannot: then the capture ends at the call.
 """
 
+import copyreg
 import operator
 
 import torch
@@ -46,6 +47,27 @@ def _tensor_type(dtype):
         return NotImplemented
 
     return form
+
+
+_DTYPES_OF_TYPES = {
+    torch.FloatTensor: torch.float32,
+    torch.DoubleTensor: torch.float64,
+    torch.HalfTensor: torch.float16,
+    torch.BFloat16Tensor: torch.bfloat16,
+    torch.ByteTensor: torch.uint8,
+    torch.CharTensor: torch.int8,
+    torch.ShortTensor: torch.int16,
+    torch.IntTensor: torch.int32,
+    torch.LongTensor: torch.int64,
+    torch.BoolTensor: torch.bool,
+}
+
+
+def _as_type(tensor, kind):
+    """Tensor.type with one of these types, which are those of the CPU."""
+    if kind not in _DTYPES_OF_TYPES or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        return NotImplemented
+    return tensor.to(_DTYPES_OF_TYPES[kind])
 
 
 def _new(tensor, *args, **kwargs):
@@ -132,24 +154,50 @@ def _gives_gradients(args):
     return any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
 
 
+# ---- min() and max() of tensors with one value, which Python finds by looking at data
+
+
+def _extreme(is_better):
+    def form(first, second):
+        if any(isinstance(one, torch.Tensor) and one.numel() != 1 for one in (first, second)):
+            return NotImplemented  # raises
+        return torch.where(is_better(second, first), second, first)
+
+    return form
+
+
+# ---- copy.copy() and copy.deepcopy() of objects that keep all they are in their dicts
+
+
+def _reduce(thing, protocol):
+    kind = type(thing)
+    own = ("__reduce__", "__getstate__", "__new__")
+    if (
+        protocol < 2
+        or any(getattr(kind, name) is not getattr(object, name) for name in own)
+        or any(hasattr(kind, name) for name in ("__getnewargs__", "__getnewargs_ex__", "__slots__"))
+        or not hasattr(thing, "__dict__")
+    ):
+        return NotImplemented
+    return copyreg.__newobj__, (kind,), thing.__dict__ or None, None, None
+
+
 FORMS = {
+    object.__reduce_ex__: _reduce,
     operator.iconcat: _iconcat,
     operator.setitem: _setitem,
     operator.delitem: _delitem,
     torch.Tensor.new: _new,
     torch.Tensor: _tensor_type(None),
-    torch.FloatTensor: _tensor_type(torch.float32),
-    torch.DoubleTensor: _tensor_type(torch.float64),
-    torch.HalfTensor: _tensor_type(torch.float16),
-    torch.BFloat16Tensor: _tensor_type(torch.bfloat16),
-    torch.ByteTensor: _tensor_type(torch.uint8),
-    torch.CharTensor: _tensor_type(torch.int8),
-    torch.ShortTensor: _tensor_type(torch.int16),
-    torch.IntTensor: _tensor_type(torch.int32),
-    torch.LongTensor: _tensor_type(torch.int64),
-    torch.BoolTensor: _tensor_type(torch.bool),
+    **{kind: _tensor_type(dtype) for kind, dtype in _DTYPES_OF_TYPES.items()},
     torch.utils.checkpoint.checkpoint: _checkpoint,
 }
 
 # Followed where a list or tuple with tensors in it is given.
 FORMS_WITH_TENSORS = {torch.tensor: _tensor_of_tensors}
+
+# Followed where fullgraph=True allows no look at data.
+FORMS_OF_EXTREMES = {min: _extreme(operator.lt), max: _extreme(operator.gt)}
+
+# Followed where the second argument is a type that has a form.
+FORMS_WITH_TYPES = {torch.Tensor.type: _as_type}

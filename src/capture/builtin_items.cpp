@@ -10,6 +10,7 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/iterables.h"
 #include "capture/mapping_proxies.h"
+#include "capture/python_forms.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -146,6 +147,7 @@ PyRef of_items(Capture& capture, PyObject* callable, CallArgs& args) {
 PyRef of_ordered_items(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() == 2 && !args.keyword_count()) {
     if (PyRef made = capture.compute(callable, args[0], args[1])) return made;
+    if (PyObject* form = form_of_extreme(capture, callable, args)) return call_form(capture, callable, form, args);
   }
   for (const PyRef& value : args.values) capture.settle_deep(value.get());
   const bool single = args.positional() == 1;

@@ -15,12 +15,14 @@ using python::checked;
 constexpr int kDeepest = 6;
 
 struct Forms {
-  std::unordered_map<PyObject*, PyObject*> always, with_tensors;
+  std::unordered_map<PyObject*, PyObject*> always, with_tensors, with_types, of_extremes;
 
   Forms() {
     PyRef module = checked(PyImport_ImportModule("firesteel._python_forms"));
     fill(always, checked(PyObject_GetAttrString(module.get(), "FORMS")).release());
     fill(with_tensors, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TENSORS")).release());
+    fill(with_types, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TYPES")).release());
+    fill(of_extremes, checked(PyObject_GetAttrString(module.get(), "FORMS_OF_EXTREMES")).release());
   }
 
   static void fill(std::unordered_map<PyObject*, PyObject*>& table, PyObject* given) {
@@ -63,9 +65,20 @@ bool holds_tensor(PyObject* value, int depth) {
 PyObject* python_form(PyObject* callable) { return found_in(forms().always, callable); }
 
 PyObject* form_with_tensors(PyObject* callable, const CallArgs& args) {
+  if (args.values.size() == 2 && !args.keyword_count() && PyType_Check(args[1]) && python_form(args[1])) {
+    if (PyObject* form = found_in(forms().with_types, callable)) return form;
+  }
   PyObject* form = found_in(forms().with_tensors, callable);
   const bool takes = form && !args.values.empty() && (PyList_CheckExact(args[0]) || PyTuple_CheckExact(args[0]));
   return takes && holds_tensor(args[0]) ? form : nullptr;
+}
+
+PyObject* form_of_extreme(const Capture& capture, PyObject* callable, const CallArgs& args) {
+  auto is_either = [](PyObject* value) {
+    return python::is_tensor(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value);
+  };
+  if (!capture.whole_stretches || !is_either(args[0]) || !is_either(args[1])) return nullptr;
+  return python::is_tensor(args[0]) || python::is_tensor(args[1]) ? found_in(forms().of_extremes, callable) : nullptr;
 }
 
 PyRef call_form(Capture& capture, PyObject* callable, PyObject* form, CallArgs args) {

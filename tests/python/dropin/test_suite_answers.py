@@ -59,3 +59,85 @@ def test_numbers_under_dynamic_false(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_extremes_of_tensors(tmp_path):
+    passes(
+        """
+    def test_one_graph(self):
+        def f(a, b):
+            total = a + b
+            a, b = a.sum(), b.sum()
+            a, b = min(max(a, 0), 1), max(0, min(1, b))
+            return max(a, b) - min(a, b) + total
+        calls = [(ones, -ones), (-ones, ones), (ones / 9, ones)]
+        self.assertEqual(counted(f, *calls, fullgraph=True), [1, 1, 1])
+
+    def test_what_raises_in_python_is_no_graph(self):
+        with self.assertRaises(Unsupported):
+            torch.compile(lambda a, b: max(a, b), backend="eager", fullgraph=True)(ones, ones)
+
+    def test_a_graph_break_elsewhere(self):
+        def f(a, b):
+            return max(a.sum(), b.sum()) * 2
+        self.assertEqual(torch.compile(f, backend="eager")(ones, -ones), f(ones, -ones))
+    """,
+        tmp_path,
+    )
+
+
+def test_types_and_copies(tmp_path):
+    passes(
+        """
+    def test_types_of_tensors(self):
+        def f(x, y):
+            half = x.type(torch.HalfTensor)
+            return y.type(half.type()), x.type(torch.float64), x.type()
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        self.assertEqual(compiled(ones, ones), f(ones, ones))
+        self.assertEqual(compiled(ones.int(), ones), f(ones.int(), ones))
+
+    def test_copies_of_objects(self):
+        import copy
+        class Holder:
+            def __init__(self, x):
+                self.x, self.items = x, [1]
+        def f(x):
+            first = Holder(x)
+            second, third = copy.copy(first), copy.deepcopy(Holder(3))
+            second.items.append(2)
+            third.items.append(5)
+            return second.x + len(first.items) + third.x + len(third.items)
+        self.assertEqual(counted(f, (ones,), (ones,), fullgraph=True), [1, 1])
+
+    def test_copies_of_objects_from_outside(self):
+        import copy
+        class Holder:
+            def __init__(self):
+                self.n, self.items = 1, [1]
+        holder = Holder()
+        def f(x):
+            twin = copy.copy(holder)
+            twin.n += 1
+            return x + twin.n + len(twin.items)
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        self.assertEqual(compiled(ones), ones + 3)
+        holder.n, holder.extra = 5, 1
+        self.assertEqual(compiled(ones), ones + 7)
+        self.assertEqual(holder.n, 5)
+
+    def test_objects_with_slots_or_a_state_of_their_own(self):
+        import copy
+        class Slotted:
+            __slots__ = ("n",)
+        class Stated:
+            def __getstate__(self):
+                return {"n": 7}
+        def f(x):
+            slotted = Slotted()
+            slotted.n = 2
+            return x + copy.copy(slotted).n + copy.copy(Stated()).n
+        self.assertEqual(torch.compile(f, backend="eager")(ones), f(ones))
+    """,
+        tmp_path,
+    )
