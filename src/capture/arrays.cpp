@@ -2,6 +2,7 @@
 #include "capture/arrays.h"
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 
 #include "capture/capture.h"
@@ -16,7 +17,7 @@ namespace {
 using python::checked;
 
 struct Rules {
-  PyRef stand_in, array, dtype, from_array, memory_owner, lie_apart;
+  PyRef stand_in, array, dtype, number, value_of_number, from_array, memory_owner, lie_apart;
   std::unordered_map<PyObject*, PyRef> always, with_arrays;
   std::vector<PyRef> held;
 };
@@ -95,6 +96,8 @@ void set_array_rules(PyObject* stand_in, PyObject* always, PyObject* with_arrays
   PyRef numpy = checked(PyImport_ImportModule("numpy"));
   made->array = checked(PyObject_GetAttrString(numpy.get(), "ndarray"));
   made->dtype = checked(PyObject_GetAttrString(numpy.get(), "dtype"));
+  made->number = checked(PyObject_GetAttrString(numpy.get(), "number"));
+  made->value_of_number = checked(PyObject_GetAttrString(made->number.get(), "item"));
   made->from_array = checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "from_numpy"));
   PyRef own = checked(PyImport_ImportModule("firesteel._C"));
   made->lie_apart = checked(PyObject_GetAttrString(own.get(), "_lie_apart"));
@@ -173,6 +176,45 @@ bool is_array_stand_in(PyObject* value) {
 
 bool is_array_dtype(PyObject* value) {
   return rules() && PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(rules()->dtype.get()));
+}
+
+bool is_array_number(PyObject* value) {
+  if (!rules() || !PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(rules()->number.get()))) return false;
+  if (std::string_view(Py_TYPE(value)->tp_name).substr(0, 6) != "numpy.") return false;  // a class of the program's
+  const PyRef plain = checked(PyObject_CallOneArg(rules()->value_of_number.get(), value));
+  return PyLong_CheckExact(plain.get()) || PyFloat_CheckExact(plain.get());
+}
+
+PyRef with_plain_numbers(PyObject* nested) {
+  if (!rules()) return {};
+  if (is_array_number(nested)) return checked(PyObject_CallOneArg(rules()->value_of_number.get(), nested));
+  const bool is_tuple = PyTuple_CheckExact(nested), is_list = PyList_CheckExact(nested);
+  PyRef changed;
+  if (is_tuple || is_list) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(nested); ++i) {
+      PyRef plain = with_plain_numbers(PySequence_Fast_GET_ITEM(nested, i));
+      if (!plain) continue;
+      if (!changed) changed = checked(PySequence_List(nested));
+      python::check(PyList_SetItem(changed.get(), i, plain.release()) == 0);
+    }
+    return changed && is_tuple ? checked(PyList_AsTuple(changed.get())) : changed;
+  }
+  if (!PyDict_CheckExact(nested)) return {};
+  Py_ssize_t position = 0;
+  PyObject *key = nullptr, *value = nullptr;
+  while (PyDict_Next(nested, &position, &key, &value)) {
+    PyRef plain = with_plain_numbers(value);
+    if (!plain) continue;
+    if (!changed) changed = checked(PyDict_Copy(nested));
+    python::check(PyDict_SetItem(changed.get(), key, plain.get()) == 0);
+  }
+  return changed;
+}
+
+void guard_array_number(Capture& capture, PyObject* value, const Source* source) {
+  const PyRef plain = checked(PyObject_CallOneArg(rules()->value_of_number.get(), value));
+  capture.add_guard({GuardKind::Constant, capture.sources.computed(rules()->value_of_number.get(), source, nullptr),
+                     PyRef(plain)});
 }
 
 bool is_array_stand_in_class(PyObject* type) { return rules() && type == rules()->stand_in.get(); }

@@ -23,6 +23,11 @@ bool is_array_stand_in(PyObject* value);
 bool is_array_stand_in_class(PyObject* type);
 // One of numpy's dtypes: known by itself, as each is one object.
 bool is_array_dtype(PyObject* value);
+// A number of numpy's that torch takes as one of Python's: known by its type and value.
+bool is_array_number(PyObject* value);
+// The same arguments, with Python's numbers in place of these; empty where there are none.
+PyRef with_plain_numbers(PyObject* nested);
+void guard_array_number(Capture& capture, PyObject* value, const Source* source);
 // numpy.ndarray itself.
 PyTypeObject* array_type();
 // The source of the array that this stands in for; null for one that was computed.

@@ -152,6 +152,7 @@ PyRef Capture::admit(PyObject* value, const Source* source) {
     add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)))});
   }
   guard_inner_value(value, source);
+  if (is_array_number(value)) guard_array_number(*this, value, source);
   remember(value, source);
   if (PyObject* dict = fs_view_dict(value)) admit(dict, sources.step(source, AccessKind::ViewedDict));
   if (PyMethod_Check(value)) {

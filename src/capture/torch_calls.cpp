@@ -7,6 +7,7 @@
 
 #include "aot/fake_tensor.h"
 #include "aot/trace.h"
+#include "capture/arrays.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/marks.h"
@@ -126,7 +127,8 @@ Flat flatten(Capture& capture, PyObject* nested, const std::string& name, bool g
   Flat flat;
   try {
     Suspended suspended(capture);
-    flat = python::flatten_input(nested, "args");
+    const PyRef plain = with_plain_numbers(nested);
+    flat = python::flatten_input(plain ? plain.get() : nested, "args");
   } catch (...) {
     python::set_python_error(std::current_exception());
     PyErr_Clear();

@@ -37,7 +37,7 @@ def _name_of(dtype):
     return name if name in _NAMES else None
 
 
-for _constant in (_name_of, np.dtype, np.finfo, np.iinfo):
+for _constant in (_name_of, np.dtype, np.finfo, np.iinfo, *(dtype.type for dtype in _DTYPES.values())):
     _C._set_mark(_constant, "Constant")
 
 

@@ -86,6 +86,46 @@ def test_extremes_of_tensors(tmp_path):
     )
 
 
+def test_numbers_of_numpy(tmp_path):
+    passes(
+        """
+    def test_from_outside(self):
+        import numpy as np
+        def f(x, n):
+            return x * n
+        calls = [(ones, np.float64(2.5)), (ones, np.float64(3.5)), (ones, np.int64(2)), (ones, np.float32(0.1))]
+        self.assertEqual(counted(f, *calls, *calls, fullgraph=True)[-1], 4)
+        self.assertEqual(counted(lambda x, n: n * x, *calls, fullgraph=True)[-1], 4)
+
+    def test_as_places(self):
+        import numpy as np
+        calls = [(torch.arange(3), np.int64(1)), (torch.arange(3), np.int64(2)), (torch.arange(3), np.int32(1))]
+        counted(lambda x, i: x[i] + 1, *calls, fullgraph=True)
+
+    def test_made_inside_and_of_attributes(self):
+        import numpy as np
+        class Holder:
+            scale = np.float32(2.5)
+        holder = Holder()
+        def f(x):
+            return x * np.float32(1.5) + holder.scale
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        self.assertEqual(compiled(ones), ones * 4)
+        Holder.scale = np.float32(3.5)
+        self.assertEqual(compiled(ones), ones * 5)
+        holder.scale = np.float64(4.5)
+        self.assertEqual(compiled(ones), ones * 6)
+
+    def test_signs_of_zeros_and_values_that_equal_nothing(self):
+        import numpy as np
+        compiled = torch.compile(lambda x, n: x / n, backend="eager", fullgraph=True)
+        for n in (np.float64(0.0), np.float64(-0.0), np.float64("nan"), np.float64(0.0)):
+            self.assertEqual(compiled(ones, n), ones / n)
+    """,
+        tmp_path,
+    )
+
+
 def test_types_and_copies(tmp_path):
     passes(
         """
