@@ -433,6 +433,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"torch._C", "_log_api_usage_metadata", nothing},
     {"torch.compiler", "is_compiling", yes},
     {"torch.compiler", "is_dynamo_compiling", yes},
+    {"torch._utils", "is_compiling", yes},
     {"torch.compiler", "is_exporting", no},
     {"torch.jit", "is_scripting", no},
     {"torch.jit", "is_tracing", no},

@@ -214,8 +214,12 @@ PyRef call_pattern_method(Capture& capture, PyObject* method, CallArgs& args) {
 
 PyRef exception_info(Capture& capture, PyObject* callable, CallArgs& args) {
   PyRef exception = PyRef::steal(PyErr_GetHandledException());
-  // It may be one that the caller handles.
-  if (exception && exception.get() != Py_None) capture.stop(BreakReason::CFunction, "sys.exc_info");
+  if (exception && exception.get() != Py_None) {
+    // Else it may be one that the caller handles.
+    if (capture.source_of(exception.get()) || capture.birth_of(exception.get()) < 0)
+      capture.stop(BreakReason::CFunction, "sys.exc_info");
+    return capture.made(args.call(callable));
+  }
   capture.admit(Py_None, capture.sources.handled());
   return capture.made(args.call(callable));
 }

@@ -17,7 +17,8 @@ PyRef call_getter(Capture& capture, PyObject* getter, CallArgs& args);
 // What a weak reference leads to, None where that is gone.
 PyRef referent_of(Capture& capture, PyObject* reference);
 
-// Rules of builtins.cpp: weakref.ref(…), what collections.Counter counts with, and sys.exc_info() where there is none.
+// Rules of builtins.cpp: weakref.ref(…), what collections.Counter counts with, and sys.exc_info() where there is
+// none, or one that was raised inside.
 PyRef refer_weakly(Capture& capture, PyObject* callable, CallArgs& args);
 PyRef count_elements(Capture& capture, PyObject* callable, CallArgs& args);
 // A method of a compiled regular expression, or of what it has matched; empty for others.

@@ -28,7 +28,7 @@ PyRef dict_behind(Capture& capture, PyObject* object) {
   PyRef dict = PyRef::borrow(PyList_GET_ITEM(held.get(), 0));
   const Source* source = capture.source_of(object);
   // A class shows its own dict by a new proxy at each access: that one was not made here.
-  if (!source) return capture.birth_of(object) >= 0 && capture.birth_of(dict.get()) >= 0 ? dict : PyRef();
+  if (!source) return capture.birth_of(object) >= 0 && !capture.is_unknown(dict.get()) ? dict : PyRef();
   const Source* way = capture.sources.computed(referents(), source, nullptr);
   return capture.admit(dict.get(), capture.sources.item(way, int64_t{0}));
 }
@@ -42,7 +42,7 @@ PyRef passed_on(Capture& capture, PyObject* object, PyObject* name) {
 
 PyRef make_proxy(Capture& capture, PyObject* callable, CallArgs& args) {
   const bool plain = args.values.size() == 1 && !args.keyword_count() && PyDict_CheckExact(args[0]);
-  if (!plain || !capture.is_made(args[0])) capture.stop(BreakReason::Creation, "mappingproxy");
+  if (!plain || capture.is_unknown(args[0])) capture.stop(BreakReason::Creation, "mappingproxy");
   return capture.made(args.call(callable));
 }
 

@@ -86,6 +86,76 @@ def test_extremes_of_tensors(tmp_path):
     )
 
 
+def test_exceptions_at_hand(tmp_path):
+    passes(
+        """
+    def test_raised_inside(self):
+        import sys
+        def f(x):
+            try:
+                raise KeyError("a")
+            except KeyError as error:
+                kind, value, _ = sys.exc_info()
+            try:
+                1 / 0
+            except ZeroDivisionError:
+                other = sys.exc_info()[0]
+            return x + (kind is KeyError) + (other is ZeroDivisionError)
+        self.assertEqual(counted(f, (ones,), (ones * 2,), fullgraph=True), [1, 1])
+
+    def test_handled_by_the_caller(self):
+        import sys
+        def f(x):
+            return x + (sys.exc_info()[0] is KeyError)
+        compiled = torch.compile(f, backend="eager")
+        self.assertEqual(compiled(ones), ones)
+        try:
+            raise KeyError
+        except KeyError:
+            self.assertEqual(compiled(ones), ones + 1)
+        try:
+            raise ValueError
+        except ValueError:
+            self.assertEqual(compiled(ones), ones)
+        self.assertEqual(compiled(ones), ones)
+    """,
+        tmp_path,
+    )
+
+
+def test_views_of_dicts_from_outside(tmp_path):
+    passes(
+        """
+    def test_proxies(self):
+        from types import MappingProxyType
+        held = {"a": 1}
+        def f(x):
+            shown = MappingProxyType(held)
+            return x + shown["a"] + len(shown) + sum(shown.values())
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        self.assertEqual(compiled(ones), ones + 3)
+        held["b"] = 5
+        self.assertEqual(compiled(ones), ones + 9)
+        held["a"] = 2
+        self.assertEqual(compiled(ones), ones + 11)
+
+    def test_members_of_enums(self):
+        import enum
+        class Color(enum.Enum):
+            RED = 1
+            BLUE = 2
+        def f(x):
+            return x * len(Color.__members__) + Color.__members__["BLUE"].value
+        self.assertEqual(counted(f, (ones,), (ones,), fullgraph=True), [1, 1])
+
+    def test_older_names_of_is_compiling(self):
+        compiled = torch.compile(lambda x: x + torch._utils.is_compiling(), backend="eager", fullgraph=True)
+        self.assertEqual(compiled(ones), ones + 1)
+    """,
+        tmp_path,
+    )
+
+
 def test_numbers_of_numpy(tmp_path):
     passes(
         """
