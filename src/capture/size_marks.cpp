@@ -49,6 +49,7 @@ SizeMarks::SizeMarks(PyObject* tensor, const std::string& name) {
   const at::Tensor& marked = python::unpack(tensor);
   const int64_t rank = marked.dim();
   weak_ = dims_in(dict, "_dynamo_weak_dynamic_indices", rank, name, problem_);
+  weak_.merge(dims_in(dict, "_dynamo_unbacked_indices", rank, name, problem_));
   static_ = dims_in(dict, "_dynamo_static_indices", rank, name, problem_);
   for (int32_t dim : dims_in(dict, "_dynamo_dynamic_indices", rank, name, problem_)) dynamic_.emplace(dim, Range{});
   PyObject* ranges = PyDict_GetItemString(dict, "_dynamo_dynamic_range");

@@ -251,3 +251,25 @@ def test_types_and_copies(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_sizes_that_are_open_from_the_first_call(tmp_path):
+    passes(
+        """
+    def graphs(self, function, *sizes):
+        counter = CompileCounter()
+        compiled = torch.compile(function, backend=counter)
+        for size in sizes:
+            x = torch.arange(size)
+            torch._dynamo.decorators.mark_unbacked(x, 0)
+            self.assertEqual(compiled(x), function(x))
+        return counter.frame_count
+
+    def test_one_graph_for_all(self):
+        self.assertEqual(self.graphs(lambda x: x * x.shape[0], 4, 5, 7), 1)
+
+    def test_questions_are_guarded(self):
+        self.assertEqual(self.graphs(lambda x: x * 2 if x.shape[0] > 4 else x + 1, 5, 6, 3, 4), 2)
+    """,
+        tmp_path,
+    )
