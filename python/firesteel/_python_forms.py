@@ -159,9 +159,12 @@ def _gives_gradients(args):
 
 def _extreme(is_better):
     def form(first, second):
-        if any(isinstance(one, torch.Tensor) and one.numel() != 1 for one in (first, second)):
-            return NotImplemented  # raises
-        return torch.where(is_better(second, first), second, first)
+        tensors = [one for one in (first, second) if isinstance(one, torch.Tensor)]
+        facts = {(one.shape, one.dtype, one.device) for one in tensors}
+        if len(facts) != 1 or tensors[0].numel() != 1:
+            return NotImplemented  # data decides about more than a value, or it raises
+        chosen = torch.where(is_better(second, first), second, first)
+        return chosen if chosen.dtype == tensors[0].dtype else NotImplemented
 
     return form
 

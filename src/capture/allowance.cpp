@@ -40,9 +40,9 @@ Allowance ask_allowance(size_t own_limit, const std::string& function, size_t he
   Allowance allowed;
   if (const python::PyRef asked = watcher()) {
     const std::string reason = held ? why() : std::string();
-    python::PyRef answer = checked(
-        PyObject_CallFunction(asked.get(), "snsO", function.c_str(), static_cast<Py_ssize_t>(held),
-                              reason.c_str(), keeps_numbers ? Py_True : Py_False));
+    python::PyRef answer =
+        checked(PyObject_CallFunction(asked.get(), "snsO", function.c_str(), static_cast<Py_ssize_t>(held),
+                                      reason.c_str(), keeps_numbers ? Py_True : Py_False));
     Py_ssize_t limit = 0;
     int fails = 0;
     python::check(PyArg_ParseTuple(answer.get(), "np", &limit, &fails) != 0);

@@ -213,8 +213,8 @@ PyRef with_plain_numbers(PyObject* nested) {
 
 void guard_array_number(Capture& capture, PyObject* value, const Source* source) {
   const PyRef plain = checked(PyObject_CallOneArg(rules()->value_of_number.get(), value));
-  capture.add_guard({GuardKind::Constant, capture.sources.computed(rules()->value_of_number.get(), source, nullptr),
-                     PyRef(plain)});
+  capture.add_guard(
+      {GuardKind::Constant, capture.sources.computed(rules()->value_of_number.get(), source, nullptr), PyRef(plain)});
 }
 
 bool is_array_stand_in_class(PyObject* type) { return rules() && type == rules()->stand_in.get(); }

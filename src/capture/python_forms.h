@@ -9,9 +9,9 @@ namespace firesteel::capture {
 PyObject* python_form(PyObject* callable);
 // The form of a function of torch that takes numbers, where it is given tensors in their place.
 PyObject* form_with_tensors(PyObject* callable, const CallArgs& args);
-// Follows the form; where it answers NotImplemented the capture ends.
-// For min() and max() of two values that are tensors or numbers, where fullgraph=True allows no look at data.
+// The form of min() or max() of two tensors, or of one and a number, where fullgraph=True allows no look at data.
 PyObject* form_of_extreme(const Capture& capture, PyObject* callable, const CallArgs& args);
+// Follows the form; where it answers NotImplemented the capture ends.
 PyRef call_form(Capture& capture, PyObject* callable, PyObject* form, CallArgs args);
 
 bool holds_tensor(PyObject* value, int depth = 0);
