@@ -336,9 +336,9 @@ class Fuser {
   bool is_large_enough(Unit unit) const {
     if (!groups_.contains(unit)) return false;
     const std::vector<const Node*>& nodes = units_.nodes(unit);
-    return nodes.size() >= options_.smallest_group || reduced_.contains(unit) ||
-           spaces_.at(nodes.front()).space.alone ||
-           (is_large_in_order(*nodes.front()) && spaces_.at(nodes.front()).space.moved.size() < 2);
+    if (nodes.size() >= options_.smallest_group || reduced_.contains(unit)) return true;
+    const NodeSpace& space = spaces_.at(nodes.front()).space;
+    return space.alone || (is_large_in_order(*nodes.front()) && space.moved.size() < 2 && !space.in_company);
   }
 
   std::vector<FusedGroup> build() {

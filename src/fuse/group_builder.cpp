@@ -47,6 +47,9 @@ class GroupBuilder {
     ExprId look_up(const Lookup& lookup, ExprId further) override { return group_.look_up(member_, lookup, further); }
     ExprId piece(const Piece& piece, ExprId inside) override { return group_.piece(member_, piece, inside); }
     ExprId window(const WindowPlace& place, ExprId inside) override { return group_.window(member_, place, inside); }
+    ExprId pixel(const Value* picture, ExprId row, ExprId column) override {
+      return group_.pixel(member_, picture, row, column);
+    }
 
    private:
     GroupBuilder& group_;
@@ -144,6 +147,19 @@ class GroupBuilder {
     const int32_t from = buffer(operand.root);
     return inside == kNoExpr ? group_.kernel.load(from, std::move(map))
                              : group_.kernel.load_if(from, std::move(map), inside);
+  }
+
+  ExprId pixel(const GroupNode& member, const Value* picture, ExprId row, ExprId column) {
+    const Operand operand = resolve(picture);
+    const std::vector<Dim>& strides = picture->type.strides;
+    IndexMap map;
+    map.strides.assign(group_.kernel.sizes.size(), 0);
+    map.offset = operand.offset;
+    for (size_t d = 0; d + 2 < strides.size(); ++d) add_strides(map, member.placement[d], strides[d]);
+    LoopKernel& kernel = group_.kernel;
+    const ExprId further =
+        kernel.op(LoopOp::Mul, kernel.cast(row, Element::I64), kernel.size(strides[strides.size() - 2]));
+    return kernel.load_near(buffer(operand.root), std::move(map), further, column);
   }
 
   ExprId constant(const at::Scalar& number, Element type) {

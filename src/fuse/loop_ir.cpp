@@ -111,11 +111,12 @@ ExprId LoopKernel::add(LoopExpr expr) {
   return known->second;
 }
 
-ExprId LoopKernel::add_load(LoopOp op, int32_t buffer, IndexMap map, ExprId operand) {
+ExprId LoopKernel::add_load(LoopOp op, int32_t buffer, IndexMap map, ExprId a, ExprId b) {
   LoopExpr expr;
   expr.op = op;
   expr.type = buffers[buffer];
-  expr.operands[0] = operand;
+  expr.operands[0] = a;
+  expr.operands[1] = b;
   expr.buffer = buffer;
   expr.map = std::move(map);
   return add(std::move(expr));
@@ -126,6 +127,9 @@ ExprId LoopKernel::load(int32_t buffer, IndexMap map) {
 }
 ExprId LoopKernel::load_at(int32_t buffer, IndexMap map, ExprId further) {
   return add_load(LoopOp::LoadAt, buffer, std::move(map), further);
+}
+ExprId LoopKernel::load_near(int32_t buffer, IndexMap map, ExprId further, ExprId near) {
+  return add_load(LoopOp::LoadNear, buffer, std::move(map), further, near);
 }
 ExprId LoopKernel::load_if(int32_t buffer, IndexMap map, ExprId inside) {
   return add_load(LoopOp::LoadIf, buffer, std::move(map), inside);
@@ -208,6 +212,19 @@ std::vector<bool> LoopKernel::varying(size_t loop) const {
     for (int k = 0; k < operand_count(expr.op); ++k) varies[i] = varies[i] || varies[expr.operands[k]];
   }
   return varies;
+}
+
+bool LoopKernel::counts_by_one(ExprId id, size_t loop) const {
+  const LoopExpr& expr = exprs[id];
+  if (is_load(expr.op)) return false;
+  if (expr.op == LoopOp::Index && loop < expr.map.strides.size()) {
+    const Dim& stride = expr.map.strides[loop];
+    return is_number(stride, 0) || is_number(stride, 1);
+  }
+  for (int k = 0; k < operand_count(expr.op); ++k) {
+    if (!counts_by_one(expr.operands[k], loop)) return false;
+  }
+  return true;
 }
 
 void LoopKernel::reorder(const std::vector<size_t>& order) {

@@ -56,6 +56,7 @@ bool is_float(Element type);        // bf16, f16, f32, f64
 #define FIRESTEEL_LOOP_OPS(X)                                                            \
   X(Load, "load", 0, "an element of a buffer")                                           \
   X(LoadAt, "load_at", 1, "an element of a buffer, a (an i64) elements further")         \
+  X(LoadNear, "load_near", 2, "an element of a buffer, a (an i64) + b (an i32) further") \
   X(LoadIf, "load_if", 1, "an element of a buffer; 0, and nothing read, where a is not") \
   X(Constant, "const", 0, "a number")                                                    \
   X(Cast, "cast", 1, "to the expression's type, as C converts; to bool: not equal to 0") \
@@ -168,6 +169,8 @@ class LoopKernel {
   // Each gives back an equal expression where there is one.
   ExprId load(int32_t buffer, IndexMap map);
   ExprId load_at(int32_t buffer, IndexMap map, ExprId further);
+  // `near` stays inside the buffer wherever its indices lead, and rises by 0 or 1 as one of them does.
+  ExprId load_near(int32_t buffer, IndexMap map, ExprId further, ExprId near);
   ExprId load_if(int32_t buffer, IndexMap map, ExprId inside);
   ExprId index(IndexMap map);
   ExprId number(Element type, double value);    // of a float type
@@ -185,6 +188,8 @@ class LoopKernel {
   int64_t transcendentals() const;
   bool has_running() const;
   std::vector<bool> varying(size_t loop) const;  // by expression: whether it changes along that loop
+  // Whether every index that the expression is made of counts one by one along that loop, or does not change.
+  bool counts_by_one(ExprId id, size_t loop) const;
 
   // The same points with the row, one loop, walked from its end.
   void walk_back();
@@ -196,7 +201,7 @@ class LoopKernel {
 
  private:
   ExprId add(LoopExpr expr);
-  ExprId add_load(LoopOp op, int32_t buffer, IndexMap map, ExprId operand);
+  ExprId add_load(LoopOp op, int32_t buffer, IndexMap map, ExprId a, ExprId b = kNoExpr);
   const IndexMap* leading_map() const;
   void reorder(const std::vector<size_t>& order);
   void find_given();

@@ -6,9 +6,11 @@
 #include "base/error.h"
 #include "fuse/lookup_rules.h"
 #include "fuse/piece_rules.h"
+#include "fuse/resize_rules.h"
 #include "fuse/row_plan.h"
 #include "fuse/row_rules.h"
 #include "fuse/size_math.h"
+#include "fuse/window_gradients.h"
 #include "fuse/window_rules.h"
 
 namespace firesteel {
@@ -149,6 +151,8 @@ std::optional<NodeSpace> node_space(const Node& node) {
     if (space && !operands_fit(node, *space, space->in_memory.front())) return std::nullopt;
     if (!space) space = piece_space(node);
     if (!space) space = window_space(node);
+    if (!space) space = window_gradient_space(node);
+    if (!space) space = resize_space(node);
     return space && !has_short_runs(node.outputs[0]->type) ? space : std::nullopt;
   }
   std::optional<NodeSpace> space = row_space(node, *rule);
@@ -168,6 +172,8 @@ std::vector<ExprId> lower_node(const Node& node, LoopKernel& kernel, Operands& o
   if (std::vector<ExprId> results = lower_window(node, kernel, operands); !results.empty()) return results;
   std::optional<ExprId> result = lower_lookup(node, kernel, operands);
   if (!result) result = lower_pieces(node, kernel, operands);
+  if (!result) result = lower_window_gradient(node, kernel, operands);
+  if (!result) result = lower_resize(node, kernel, operands);
   if (!result) result = lower_pointwise(node, kernel, operands);
   FS_CHECK(result, "`{}` was put in a group and has no loop form", node.op.str());
   return {*result};

@@ -19,7 +19,8 @@ struct NodeSpace {
   // Operands that are read at other points: no kernel may both compute and read them, but it may compute them again.
   std::vector<const Value*> moved = {};
   Walk walk = Walk::Any;
-  bool alone = false;  // worth a kernel of its own
+  bool alone = false;       // worth a kernel of its own
+  bool in_company = false;  // worth one with others only
 
   bool wants_in_memory(const Value* operand) const;
   bool is_moved(const Value* operand) const;

@@ -341,6 +341,12 @@ ExprId NoOperands::window(const WindowPlace& place, ExprId inside) {
   return inside == kNoExpr ? kernel_.load(buffer, {}) : kernel_.load_if(buffer, {}, inside);
 }
 
+ExprId NoOperands::pixel(const Value* picture, ExprId row, ExprId column) {
+  kernel_.buffers.push_back(*element_of(picture->type.dtype));
+  const auto buffer = static_cast<int32_t>(kernel_.buffers.size()) - 1;
+  return kernel_.load_near(buffer, {}, kernel_.cast(row, Element::I64), column);
+}
+
 std::optional<ExprId> lower_pointwise(const Node& node, LoopKernel& kernel, Operands& operands) {
   const PointwiseRule rule = rule_of(node);
   if (!rule) return std::nullopt;

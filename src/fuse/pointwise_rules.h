@@ -24,6 +24,9 @@ class Operands {
   virtual ExprId piece(const Piece& piece, ExprId inside) = 0;
   // Likewise of one place of a window; kNoExpr: inside for all points.
   virtual ExprId window(const WindowPlace& place, ExprId inside) = 0;
+  // Of a picture at that row and column (both i32), along its other dimensions where the point lies. The column stays
+  // inside the picture wherever it is asked, and rises by 0 or 1 with the point's.
+  virtual ExprId pixel(const Value* picture, ExprId row, ExprId column) = 0;
 };
 
 // Stands in where only the question counts whether a rule applies.
@@ -35,6 +38,7 @@ class NoOperands final : public Operands {
   ExprId look_up(const Lookup& lookup, ExprId further) override;
   ExprId piece(const Piece& piece, ExprId inside) override;
   ExprId window(const WindowPlace& place, ExprId inside) override;
+  ExprId pixel(const Value* picture, ExprId row, ExprId column) override;
 
  private:
   LoopKernel& kernel_;

@@ -159,6 +159,8 @@ void RowPlan::choose_direction(const LoopKernel& kernel) {
       if (!is_load(expr.op) || per_row[i]) continue;
       if (expr.op == LoopOp::LoadAt && varies[expr.operands[0]]) {
         total -= 2;
+      } else if (expr.op == LoopOp::LoadNear && (varies[expr.operands[0]] || varies[expr.operands[1]])) {
+        total += varies[expr.operands[0]] ? -2 : 1;
       } else {
         add(expr.map);
       }

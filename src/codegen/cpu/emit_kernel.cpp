@@ -7,6 +7,7 @@
 
 #include "codegen/cpu/emit_expr.h"
 #include "codegen/cpu/emit_rows.h"
+#include "codegen/cpu/near_load.h"
 
 namespace firesteel::cpu {
 namespace {
@@ -156,10 +157,18 @@ class Emitter {
     if (expr.op == LoopOp::Load) return emit_load(l_, expr.type, start, stride, mask);
     if (expr.op == LoopOp::LoadAt)
       return emit_load_at(l_, expr.type, start, stride, operands[0], !varies_[expr.operands[0]], mask);
+    if (expr.op == LoopOp::LoadNear) {
+      const NearLoad load{expr.type, start, stride, operands[0], operands[1], mask};
+      return emit_load_near(l_, load, !varies_[expr.operands[0]], counts_by_one(expr.operands[1]));
+    }
     if (expr.op == LoopOp::LoadIf)
       return emit_load_if(l_, expr.type, start, stride, operands[0], !varies_[expr.operands[0]], mask);
     if (expr.op == LoopOp::Index) return l_.counting(start, stride);
     return emit_expr(l_, kernel_, expr, operands);
+  }
+
+  bool counts_by_one(ExprId id) const {
+    return kernel_.counts_by_one(id, std::max<size_t>(kernel_.sizes.size(), 1) - 1);
   }
 
   void emit_vector(Value* i, Value* mask) {

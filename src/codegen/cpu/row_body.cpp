@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/cpu/near_load.h"
 #include "fuse/size_math.h"
 
 namespace firesteel::cpu {
@@ -158,6 +159,10 @@ Value* RowBody::evaluate(const LoopExpr& expr, const RowValues& values, Value* l
   if (expr.op == LoopOp::LoadAt) {
     Value* from = place(expr.map, expr.buffer, lane);
     return emit_load_at(l_, expr.type, from, stride, operands[0], !varies_[expr.operands[0]], mask);
+  }
+  if (expr.op == LoopOp::LoadNear) {
+    const NearLoad load{expr.type, place(expr.map, expr.buffer, lane), stride, operands[0], operands[1], mask};
+    return emit_load_near(l_, load, !varies_[expr.operands[0]], kernel_.counts_by_one(expr.operands[1], lane_loop_));
   }
   if (expr.op == LoopOp::LoadIf) {
     Value* from = place(expr.map, expr.buffer, lane);
