@@ -31,6 +31,14 @@ bool has_dense_outputs(const Node& node) {
 
 constexpr int64_t kLargeResult = 256 << 10;  // bytes; from here on fresh memory costs more than the kernel
 
+// Its memory runs along another dimension: kernels read it by tiles.
+bool is_transposed(const Type& type, size_t inner) {
+  for (size_t d = 0; d < type.sizes.size(); ++d) {
+    if (d != inner && type.strides[d] == Dim(1) && estimate(type.sizes[d]) >= 16) return true;
+  }
+  return false;
+}
+
 // A large result whose operands lie in memory as it does: a kernel in reused memory is faster than ATen even alone.
 bool is_large_in_order(const Node& node) {
   const Type& type = node.outputs[0]->type;
@@ -46,7 +54,7 @@ bool is_large_in_order(const Node& node) {
     const size_t rank = input->type.sizes.size(), from_last = sizes.size() - inner;
     if (from_last > rank || input->type.sizes[rank - from_last] == Dim(1)) return;
     const Dim& stride = input->type.strides[rank - from_last];
-    in_order = in_order && (stride == Dim(1) || stride == Dim(0));
+    in_order = in_order && (stride == Dim(1) || stride == Dim(0) || is_transposed(input->type, rank - from_last));
   });
   return in_order;
 }

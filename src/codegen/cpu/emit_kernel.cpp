@@ -1,5 +1,5 @@
-// Pointwise kernels: rows of the innermost loop, each as full vectors and a masked rest; all other loops are counted
-// per row.
+// Pointwise kernels: rows of the innermost loop, each as full vectors and a masked rest, or many at a time by tiles; all
+// other loops are counted per row.
 #include "codegen/cpu/emit_kernel.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "codegen/cpu/emit_expr.h"
 #include "codegen/cpu/emit_rows.h"
 #include "codegen/cpu/near_load.h"
+#include "codegen/cpu/tiles.h"
 
 namespace firesteel::cpu {
 namespace {
@@ -24,6 +25,8 @@ class Emitter {
   Emitter(const LoopKernel& kernel, Target target, llvm::Module& module)
       : kernel_(kernel), b_(module.getContext()), l_{module, b_, target, lanes_of(kernel, target)} {
     varies_ = kernel.varying(std::max<size_t>(kernel.sizes.size(), 1) - 1);
+    tiled_ = tiled_loads(l_, kernel);
+    has_tiles_ = std::find(tiled_.begin(), tiled_.end(), true) != tiled_.end();
   }
 
   void emit(const std::string& name) {
@@ -54,15 +57,104 @@ class Emitter {
     emit_loop(l_, begin, end, nullptr, [&](Value* point) {
       Value* row = b_.CreateUDiv(point, inner);
       Value* column = b_.CreateSub(point, b_.CreateMul(row, inner));
-      Value* left = b_.CreateSub(inner, column);
-      Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.CreateSub(end, point));
       std::vector<Value*> outer(kernel_.sizes.size() - 1);
       for (size_t d = outer.size(); d-- > 0;) {
         outer[d] = d ? b_.CreateURem(row, n(kernel_.sizes[d])) : row;
         row = b_.CreateUDiv(row, n(kernel_.sizes[d]));
       }
+      return emit_rows_at(outer, column, b_.CreateSub(end, point)).points;
+    });
+  }
+
+  Value* smaller(Value* a, Value* c) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, c); }
+
+  struct Taken {
+    Value *points, *rows;
+  };
+  // The rest of a row, or as many whole rows as a tile has, and `left` points at most.
+  Taken emit_rows_at(const std::vector<Value*>& outer, Value* column, Value* left) {
+    Value* inner = n(kernel_.sizes.back());
+    auto one_row = [&] {
+      Value* count = smaller(b_.CreateSub(inner, column), left);
       emit_row(outer, column, count);
       return count;
+    };
+    if (!has_tiles_) return {one_row(), n(1)};
+    llvm::Function* function = b_.GetInsertBlock()->getParent();
+    auto block = [&](const char* name) { return llvm::BasicBlock::Create(l_.module.getContext(), name, function); };
+    llvm::BasicBlock *by_tiles = block("by_tiles"), *by_row = block("by_row"), *after = block("after");
+    Value* fit = b_.CreateICmpSGE(left, inner);
+    b_.CreateCondBr(b_.CreateAnd(b_.CreateICmpEQ(column, n(0)), fit), by_tiles, by_row);
+    b_.SetInsertPoint(by_tiles);
+    Value* rows = smaller(b_.CreateUDiv(left, inner), n(l_.width));
+    rows = smaller(rows, b_.CreateSub(n(kernel_.sizes[outer.size() - 1]), outer.back()));
+    emit_tiles(outer, rows);
+    Value* points = b_.CreateMul(rows, inner);
+    llvm::BasicBlock* tiles_end = b_.GetInsertBlock();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(by_row);
+    Value* count = one_row();
+    llvm::BasicBlock* row_end = b_.GetInsertBlock();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+    auto either = [&](Value* of_tiles, Value* of_row) {
+      llvm::PHINode* made = b_.CreatePHI(b_.getInt64Ty(), 2);
+      made->addIncoming(of_tiles, tiles_end);
+      made->addIncoming(of_row, row_end);
+      return made;
+    };
+    return {either(points, count), either(rows, n(1))};
+  }
+
+  // `rows` rows from `outer` on, a tile of columns after the other.
+  void emit_tiles(const std::vector<Value*>& outer, Value* rows) {
+    find_rows(outer, n(0));
+    std::vector<Value*> tiles(kernel_.exprs.size(), nullptr);
+    llvm::BasicBlock& entry = b_.GetInsertBlock()->getParent()->getEntryBlock();
+    for (size_t e = 0; e < tiles.size(); ++e) {
+      if (!tiled_[e]) continue;
+      llvm::Type* vector = l_.vector(l_.element(kernel_.exprs[e].type));
+      tiles[e] = llvm::IRBuilder<>(&entry, entry.begin()).CreateAlloca(llvm::ArrayType::get(vector, l_.width));
+    }
+    Value* lanes = emit_lanes_below(l_, rows);
+    Value* inner = n(kernel_.sizes.back());
+    Value* whole = b_.CreateSub(inner, b_.CreateURem(inner, n(l_.width)));
+    emit_loop(l_, n(0), whole, n(l_.width), [&](Value* i) {
+      emit_tile(tiles, i, rows, lanes, nullptr);
+      return nullptr;
+    });
+    emit_loop(l_, whole, inner, n(l_.width), [&](Value* i) {
+      emit_tile(tiles, i, rows, lanes, b_.CreateSub(inner, i));
+      return nullptr;
+    });
+  }
+
+  // `columns`: how many the tile has; null: as many as lanes.
+  void emit_tile(const std::vector<Value*>& tiles, Value* i, Value* rows, Value* lanes, Value* columns) {
+    for (size_t e = 0; e < tiles.size(); ++e) {
+      if (!tiled_[e]) continue;
+      const LoopExpr& expr = kernel_.exprs[e];
+      std::vector<Value*> vectors;
+      for (unsigned c = 0; c < l_.width; ++c) {
+        Value* start = place(load_rows_[e], expr.type, b_.CreateAdd(i, n(c)), inner_stride(expr.map));
+        Value* mask = columns ? b_.CreateAnd(lanes, l_.splat(b_.CreateICmpSLT(n(c), columns))) : lanes;
+        vectors.push_back(emit_load(l_, expr.type, start, n(1), mask));
+      }
+      transpose_tile(l_, vectors);
+      for (unsigned r = 0; r < l_.width; ++r)
+        b_.CreateStore(vectors[r], b_.CreateConstGEP1_64(vectors[r]->getType(), tiles[e], r));
+    }
+    Value* mask = columns ? emit_lanes_below(l_, columns) : nullptr;
+    emit_loop(l_, n(0), rows, n(1), [&](Value* row) {
+      std::vector<Value*> values(kernel_.exprs.size());
+      for (size_t e = 0; e < values.size(); ++e) {
+        const LoopExpr& expr = kernel_.exprs[e];
+        llvm::Type* vector = l_.vector(l_.element(expr.type));
+        values[e] = tiled_[e] ? b_.CreateLoad(vector, b_.CreateGEP(vector, tiles[e], row))
+                              : evaluate(expr, start_of(expr, load_rows_[e], row, i), values, mask);
+      }
+      store_values(values, row, i, mask);
+      return nullptr;
     });
   }
 
@@ -87,19 +179,16 @@ class Emitter {
       auto load = [&](Value* slot) { return b_.CreateLoad(b_.getInt64Ty(), slot); };
       std::vector<Value*> outer;
       for (Value* slot : slots) outer.push_back(load(slot));
-      Value* column = load(column_slot);
-      Value* left = b_.CreateSub(inner, column);
-      Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.CreateSub(end, point));
-      emit_row(outer, column, count);
+      const Taken taken = emit_rows_at(outer, load(column_slot), b_.CreateSub(end, point));
       b_.CreateStore(n(0), column_slot);
       Value* carry = b_.getTrue();
       for (size_t d = slots.size(); d-- > 0;) {
-        Value* next = b_.CreateAdd(outer[d], n(1));
+        Value* next = b_.CreateAdd(outer[d], d + 1 == slots.size() ? taken.rows : n(1));
         Value* full = d ? b_.CreateICmpEQ(next, n(kernel_.sizes[d])) : b_.getFalse();
         b_.CreateStore(b_.CreateSelect(carry, b_.CreateSelect(full, n(0), next), outer[d]), slots[d]);
         carry = b_.CreateAnd(carry, full);
       }
-      return count;
+      return taken.points;
     });
   }
 
@@ -117,18 +206,24 @@ class Emitter {
     return b_.CreateGEP(l_.memory_element(kernel_.buffers[buffer]), buffers_[buffer], at);
   }
 
-  void emit_row(const std::vector<Value*>& outer, Value* column, Value* count) {
+  void find_rows(const std::vector<Value*>& outer, Value* column) {
     load_rows_.assign(kernel_.exprs.size(), nullptr);
-    fixed_.assign(kernel_.exprs.size(), nullptr);
     for (size_t i = 0; i < kernel_.exprs.size(); ++i) {
       const LoopExpr& expr = kernel_.exprs[i];
       if (expr.op == LoopOp::Index) load_rows_[i] = row_offset(expr.map, outer, column);
       if (is_load(expr.op)) load_rows_[i] = row_start(expr.map, expr.buffer, outer, column);
-      if (!varies_[i]) fixed_[i] = evaluate(expr, load_rows_[i], fixed_, nullptr);
     }
     store_rows_.clear();
     for (const LoopStore& store : kernel_.stores)
       store_rows_.push_back(row_start(store.map, store.buffer, outer, column));
+  }
+
+  void emit_row(const std::vector<Value*>& outer, Value* column, Value* count) {
+    find_rows(outer, column);
+    fixed_.assign(kernel_.exprs.size(), nullptr);
+    for (size_t i = 0; i < kernel_.exprs.size(); ++i) {
+      if (!varies_[i]) fixed_[i] = evaluate(kernel_.exprs[i], load_rows_[i], fixed_, nullptr);
+    }
 
     const int64_t unrolled = unrolling(kernel_);
     Value* step = n(l_.width * unrolled);
@@ -146,6 +241,16 @@ class Emitter {
 
   Value* place(Value* row, Element type, Value* i, Value* stride) {
     return b_.CreateGEP(l_.memory_element(type), row, b_.CreateMul(i, stride));
+  }
+
+  // Steps of a map to the point i of a row that is `row` rows further; null: of the same row.
+  Value* steps_to(const IndexMap& map, Value* row, Value* i) {
+    Value* steps = b_.CreateMul(i, inner_stride(map));
+    return row ? b_.CreateAdd(steps, b_.CreateMul(row, n(map.strides[map.strides.size() - 2]))) : steps;
+  }
+  Value* start_of(const LoopExpr& expr, Value* start, Value* row, Value* i) {
+    if (is_load(expr.op)) return b_.CreateGEP(l_.memory_element(expr.type), start, steps_to(expr.map, row, i));
+    return expr.op == LoopOp::Index ? b_.CreateAdd(start, steps_to(expr.map, row, i)) : start;
   }
 
   // An expression at a vector of points, its operands in `values`; `start`: where memory or counting begins.
@@ -176,16 +281,18 @@ class Emitter {
     for (size_t e = 0; e < values.size(); ++e) {
       const LoopExpr& expr = kernel_.exprs[e];
       if (values[e]) continue;
-      Value* start = load_rows_[e];
-      if (is_load(expr.op)) start = place(start, expr.type, i, inner_stride(expr.map));
-      if (expr.op == LoopOp::Index) start = b_.CreateAdd(start, b_.CreateMul(i, inner_stride(expr.map)));
-      values[e] = evaluate(expr, start, values, mask);
+      values[e] = evaluate(expr, start_of(expr, load_rows_[e], nullptr, i), values, mask);
     }
+    store_values(values, nullptr, i, mask);
+  }
+
+  void store_values(const std::vector<Value*>& values, Value* row, Value* i, Value* mask) {
     for (size_t s = 0; s < kernel_.stores.size(); ++s) {
       const LoopStore& store = kernel_.stores[s];
       const Element type = kernel_.buffers[store.buffer];
       Value* stride = inner_stride(store.map);
-      emit_store(l_, type, values[store.value], place(store_rows_[s], type, i, stride), stride, mask);
+      Value* to = b_.CreateGEP(l_.memory_element(type), store_rows_[s], steps_to(store.map, row, i));
+      emit_store(l_, type, values[store.value], to, stride, mask);
     }
   }
 
@@ -197,6 +304,8 @@ class Emitter {
   std::vector<Value*> load_rows_, store_rows_;  // where the current row starts
   std::vector<Value*> fixed_;                   // expressions that are the same along a row
   std::vector<bool> varies_;                    // by expression: along a row
+  std::vector<bool> tiled_;                     // by expression: loads that go by tiles
+  bool has_tiles_ = false;
 };
 
 }  // namespace
