@@ -106,56 +106,84 @@ class Emitter {
     return {either(points, count), either(rows, n(1))};
   }
 
+  struct Tile {
+    std::vector<Value*> memory;  // by expression, of tiled loads: for their tile
+    Value* rows;                 // null: as many as lanes
+    Value* columns;              // likewise
+  };
+
   // `rows` rows from `outer` on, a tile of columns after the other.
   void emit_tiles(const std::vector<Value*>& outer, Value* rows) {
     find_rows(outer, n(0));
-    std::vector<Value*> tiles(kernel_.exprs.size(), nullptr);
+    Tile part{std::vector<Value*>(kernel_.exprs.size(), nullptr), rows, nullptr};
     llvm::BasicBlock& entry = b_.GetInsertBlock()->getParent()->getEntryBlock();
-    for (size_t e = 0; e < tiles.size(); ++e) {
+    for (size_t e = 0; e < part.memory.size(); ++e) {
       if (!tiled_[e]) continue;
       llvm::Type* vector = l_.vector(l_.element(kernel_.exprs[e].type));
-      tiles[e] = llvm::IRBuilder<>(&entry, entry.begin()).CreateAlloca(llvm::ArrayType::get(vector, l_.width));
+      part.memory[e] = llvm::IRBuilder<>(&entry, entry.begin()).CreateAlloca(llvm::ArrayType::get(vector, l_.width));
     }
-    Value* lanes = emit_lanes_below(l_, rows);
     Value* inner = n(kernel_.sizes.back());
     Value* whole = b_.CreateSub(inner, b_.CreateURem(inner, n(l_.width)));
-    emit_loop(l_, n(0), whole, n(l_.width), [&](Value* i) {
-      emit_tile(tiles, i, rows, lanes, nullptr);
+    Value* of_full = b_.CreateSelect(b_.CreateICmpEQ(rows, n(l_.width)), whole, n(0));
+    emit_loop(l_, n(0), of_full, n(l_.width), [&](Value* i) {
+      emit_tile({part.memory, nullptr, nullptr}, i);
       return nullptr;
     });
-    emit_loop(l_, whole, inner, n(l_.width), [&](Value* i) {
-      emit_tile(tiles, i, rows, lanes, b_.CreateSub(inner, i));
+    emit_loop(l_, of_full, inner, n(l_.width), [&](Value* i) {
+      part.columns = smaller(b_.CreateSub(inner, i), n(l_.width));
+      emit_tile(part, i);
       return nullptr;
     });
   }
 
-  // `columns`: how many the tile has; null: as many as lanes.
-  void emit_tile(const std::vector<Value*>& tiles, Value* i, Value* rows, Value* lanes, Value* columns) {
-    for (size_t e = 0; e < tiles.size(); ++e) {
+  void emit_tile(const Tile& tile, Value* i) {
+    std::vector<std::vector<Value*>> loaded(kernel_.exprs.size());
+    Value* lanes = tile.rows ? emit_lanes_below(l_, tile.rows) : nullptr;
+    for (size_t e = 0; e < tiled_.size(); ++e) {
       if (!tiled_[e]) continue;
       const LoopExpr& expr = kernel_.exprs[e];
-      std::vector<Value*> vectors;
       for (unsigned c = 0; c < l_.width; ++c) {
-        Value* start = place(load_rows_[e], expr.type, b_.CreateAdd(i, n(c)), inner_stride(expr.map));
-        Value* mask = columns ? b_.CreateAnd(lanes, l_.splat(b_.CreateICmpSLT(n(c), columns))) : lanes;
-        vectors.push_back(emit_load(l_, expr.type, start, n(1), mask));
+        Value* start = start_of(expr, load_rows_[e], nullptr, b_.CreateAdd(i, n(c)));
+        Value* mask = lanes ? b_.CreateAnd(lanes, l_.splat(b_.CreateICmpSLT(n(c), tile.columns))) : nullptr;
+        loaded[e].push_back(emit_load(l_, expr.type, start, n(1), mask));
       }
-      transpose_tile(l_, vectors);
-      for (unsigned r = 0; r < l_.width; ++r)
-        b_.CreateStore(vectors[r], b_.CreateConstGEP1_64(vectors[r]->getType(), tiles[e], r));
+      transpose_tile(l_, loaded[e]);
     }
-    Value* mask = columns ? emit_lanes_below(l_, columns) : nullptr;
-    emit_loop(l_, n(0), rows, n(1), [&](Value* row) {
-      std::vector<Value*> values(kernel_.exprs.size());
-      for (size_t e = 0; e < values.size(); ++e) {
-        const LoopExpr& expr = kernel_.exprs[e];
-        llvm::Type* vector = l_.vector(l_.element(expr.type));
-        values[e] = tiled_[e] ? b_.CreateLoad(vector, b_.CreateGEP(vector, tiles[e], row))
-                              : evaluate(expr, start_of(expr, load_rows_[e], row, i), values, mask);
+    // Row by row, each with instructions of its own where that is little code: the machine then sees by each of them
+    // where its row goes on, and fetches ahead. All are read before one is written: rows may lie 4 KiB apart, where a
+    // load waits for a store before it to the same place of another page.
+    constexpr size_t kFewExprs = 24;
+    if (!tile.rows && kernel_.exprs.size() <= kFewExprs && !kernel_.transcendentals()) {
+      std::vector<std::vector<Value*>> values;
+      for (unsigned row = 0; row < l_.width; ++row)
+        values.push_back(tile_row(n(row), i, nullptr, [&](size_t e) { return loaded[e][row]; }));
+      for (unsigned row = 0; row < l_.width; ++row) store_values(values[row], n(row), i, nullptr);
+      return;
+    }
+    for (size_t e = 0; e < tiled_.size(); ++e) {
+      for (size_t row = 0; row < loaded[e].size(); ++row) {
+        Value* vector = loaded[e][row];
+        b_.CreateStore(vector, b_.CreateConstGEP1_64(vector->getType(), tile.memory[e], row));
       }
+    }
+    Value* mask = tile.columns ? emit_lanes_below(l_, tile.columns) : nullptr;
+    emit_loop(l_, n(0), tile.rows ? tile.rows : n(l_.width), n(1), [&](Value* row) {
+      const std::vector<Value*> values = tile_row(row, i, mask, [&](size_t e) {
+        llvm::Type* vector = loaded[e].front()->getType();
+        return b_.CreateLoad(vector, b_.CreateGEP(vector, tile.memory[e], row));
+      });
       store_values(values, row, i, mask);
       return nullptr;
     });
+  }
+
+  std::vector<Value*> tile_row(Value* row, Value* i, Value* mask, const std::function<Value*(size_t)>& tiled) {
+    std::vector<Value*> values(kernel_.exprs.size());
+    for (size_t e = 0; e < values.size(); ++e) {
+      const LoopExpr& expr = kernel_.exprs[e];
+      values[e] = tiled_[e] ? tiled(e) : evaluate(expr, start_of(expr, load_rows_[e], row, i), values, mask);
+    }
+    return values;
   }
 
   Value* stack_number(Value* first) {
@@ -237,10 +265,6 @@ class Emitter {
       emit_vector(i, emit_lanes_below(l_, left));
       return nullptr;
     });
-  }
-
-  Value* place(Value* row, Element type, Value* i, Value* stride) {
-    return b_.CreateGEP(l_.memory_element(type), row, b_.CreateMul(i, stride));
   }
 
   // Steps of a map to the point i of a row that is `row` rows further; null: of the same row.
