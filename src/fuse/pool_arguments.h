@@ -31,8 +31,8 @@ struct Pool {
 bool is_picture(const Value* value);
 bool has_picture_layout(const Type& type);  // the same of any element type
 
-// The pool of `from` to `to` whose arguments begin at `first`: kernel_size, stride, padding; of the largest dilation and
-// ceil_mode; of means ceil_mode, count_include_pad and divisor_override.
+// The pool of `from` to `to` whose arguments begin at `first`: kernel_size, stride, padding; of the largest dilation
+// and ceil_mode; of means ceil_mode, count_include_pad and divisor_override.
 std::optional<Pool> pool_at(const Node& node, size_t first, bool is_max, const Type& from, const Type& to);
 // The means of an adaptive pool whose windows are all alike and do not overlap.
 std::optional<Pool> even_pool(const Type& from, const Type& to);

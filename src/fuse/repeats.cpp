@@ -107,8 +107,7 @@ class Repeats {
     int64_t total = 0;
     for (const LoopExpr& expr : scratch.exprs) {
       const bool dear = is_transcendental(expr.op) || expr.op == LoopOp::Div || expr.op == LoopOp::Sqrt ||
-                        expr.op == LoopOp::LoadAt || expr.op == LoopOp::LoadNear ||
-                        expr.op == LoopOp::Quotient;
+                        expr.op == LoopOp::LoadAt || expr.op == LoopOp::LoadNear || expr.op == LoopOp::Quotient;
       total += dear ? kDear : expr.op != LoopOp::Load && expr.op != LoopOp::Constant && expr.op != LoopOp::Size;
     }
     value->def->each_input([&](const Value* input) {

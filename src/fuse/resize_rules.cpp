@@ -57,8 +57,8 @@ bool grows(const ResizeSide& side) {
 bool is_even(const ResizeSide& side, bool in_double) {
   if (side.large % side.small != 0) return false;
   for (int64_t i = 0; i < side.large; ++i) {
-    const double place = in_double ? static_cast<double>(i) * side.scale
-                                   : static_cast<float>(i) * static_cast<float>(side.scale);
+    const double place =
+        in_double ? static_cast<double>(i) * side.scale : static_cast<float>(i) * static_cast<float>(side.scale);
     if (static_cast<int64_t>(std::floor(place)) != i / (side.large / side.small)) return false;
   }
   return true;
@@ -68,7 +68,8 @@ bool is_even(const ResizeSide& side, bool in_double) {
 bool can_gather(const Resize& resize, bool in_double) {
   auto factor = [](const ResizeSide& side) { return side.large / side.small; };
   if (!is_even(resize.down, in_double) || !is_even(resize.along, in_double)) return false;
-  if (resize.between) return !resize.aligned && factor(resize.down) == 2 && factor(resize.along) == 2;
+  auto doubles = [&](const ResizeSide& side) { return factor(side) == 2 && side.scale == 0.5; };
+  if (resize.between) return !resize.aligned && doubles(resize.down) && doubles(resize.along);
   // Every third or fourth element of memory would be a machine's gathers: ATen is faster.
   return factor(resize.along) <= 2 && factor(resize.down) * factor(resize.along) <= kMostPlaces;
 }
@@ -122,9 +123,7 @@ class Resizer {
   ExprId op(LoopOp op, ExprId a, ExprId b, ExprId c = kNoExpr) { return kernel_.op(op, a, b, c); }
   ExprId index(size_t dim) { return kernel_.cast(operands_.index(dim), Element::I32); }
   ExprId at_most(ExprId place, int64_t most) { return op(LoopOp::Min, place, whole(most)); }
-  ExprId pixel(ExprId row, ExprId column) {
-    return kernel_.cast(operands_.pixel(resize_.from, row, column), math_);
-  }
+  ExprId pixel(ExprId row, ExprId column) { return kernel_.cast(operands_.pixel(resize_.from, row, column), math_); }
 
   ExprId nearest_place(const ResizeSide& side, size_t dim) {
     if (side.small == side.large) return at_most(index(dim), side.small - 1);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <list>
 #include <map>
@@ -21,17 +22,22 @@ constexpr size_t kSmallest = size_t{256} << 10;       // bytes; less is malloc's
 constexpr size_t kStep = size_t{64} << 10;            // sizes are rounded up, so that near ones share
 constexpr size_t kHugePage = size_t{2} << 20;         // worth asking the system for its large pages
 constexpr int64_t kLargestIdle = int64_t{512} << 20;  // bytes kept at most, unless FIRESTEEL_POOL_LIMIT says else
-constexpr double kWaste = 1.25;                       // a buffer serves what needs this part of it
+// Large tensors of torch all begin at the same place of a page. Where a result does as well, a load waits for a store
+// before it to the same place of another page, and both want the same few lines of the nearest cache.
+constexpr size_t kApart = size_t{1} << 10, kPlaces = 3;
+constexpr double kWaste = 1.25;  // a buffer serves what needs this part of it
 
 struct Buffer {
   void* memory;
   size_t bytes;
+  size_t start;  // where in it a tensor begins
 };
 
 class Pool {
  public:
   Buffer take(size_t bytes) {
     const size_t wanted = (bytes + kStep - 1) / kStep * kStep;
+    size_t shift = 0;
     {
       std::lock_guard lock(mutex_);
       auto found = by_size_.lower_bound(wanted);
@@ -44,9 +50,10 @@ class Pool {
         ++counters_.reused;
         return buffer;
       }
+      shift = (1 + counters_.fresh % kPlaces) * kApart;
       ++counters_.fresh;
     }
-    Buffer buffer{c10::alloc_cpu(wanted), wanted};
+    Buffer buffer{c10::alloc_cpu(wanted + shift), wanted, shift};
     if (wanted >= 2 * kHugePage) {
       void* start = buffer.memory;
       size_t room = wanted;
@@ -136,8 +143,9 @@ at::Tensor pooled_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::Sca
   const size_t bytes = elements * c10::elementSize(dtype);
   if (bytes < kSmallest) return at::empty_strided(sizes, strides, at::TensorOptions(dtype));
   auto* buffer = new Buffer(pool().take(bytes));
+  void* data = static_cast<std::byte*>(buffer->memory) + buffer->start;
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes,
-                       c10::DataPtr(buffer->memory, buffer, &release, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
+                       c10::DataPtr(data, buffer, &release, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
                        /*resizable=*/true);
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(dtype));

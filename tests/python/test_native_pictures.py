@@ -1,4 +1,4 @@
-"""Gradients of pools and pictures of another size in native kernels against eager: values, layouts, and what ran where."""
+"""Gradients of pools and pictures of another size in native kernels against eager: values, layouts, what ran where."""
 
 import os
 import subprocess
@@ -143,15 +143,15 @@ def test_larger_pictures(shape, dtype):
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
 def test_gradients_of_larger_pictures(mode, dtype):
+    operator = getattr(torch.ops.aten, f"upsample_{mode}2d_backward")
+    aligned = () if mode == "nearest" else (False,)
     for height, width in ((20, 22), (17, 35), (16, 1), (1, 130)):
-        name = f"upsample_{mode}2d_backward"
         grad = torch.randn(2, 3, 2 * height, 2 * width).to(dtype)
-        aligned = () if mode == "nearest" else (False,)
         for factors in ((2.0, 2.0), (None, None)):
 
             def gradient(grad, height=height, width=width, factors=factors):
                 sizes = [2 * height, 2 * width], [2, 3, height, width]
-                return getattr(torch.ops.aten, name)(grad, *sizes, *aligned, *factors)
+                return operator(grad, *sizes, *aligned, *factors)
 
             compared(gradient, grad, **INEXACT.get(dtype, {}))
 

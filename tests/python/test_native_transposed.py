@@ -1,4 +1,4 @@
-"""Operands read across their memory, by tiles, against eager: all sizes of a tile's parts, types, targets, open sizes."""
+"""Operands read across their memory, by tiles, against eager: parts of tiles, types, targets, open sizes."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
-// Pointwise kernels: rows of the innermost loop, each as full vectors and a masked rest, or many at a time by tiles; all
-// other loops are counted per row.
+// Pointwise kernels: rows of the innermost loop, each as full vectors and a masked rest, or many at a time by tiles;
+// all other loops are counted per row.
 #include "codegen/cpu/emit_kernel.h"
 
 #include <algorithm>

@@ -62,7 +62,8 @@ Expected<std::unique_ptr<llvm::TargetMachine>> make_machine(Target target) {
   if (!builder) return builder.takeError();
   builder->getFeatures() = llvm::SubtargetFeatures();  // what the named machine has and no more
   builder->setCPU(llvm_cpu_name(target));
-  // Constants lie beside the code and are read in place. A JIT's own choice, addresses of 64 bits, costs a register each.
+  // Constants lie beside the code and are read in place. A JIT's own choice, addresses of 64 bits, costs a register
+  // each.
   builder->setRelocationModel(llvm::Reloc::PIC_);
   builder->setCodeModel(llvm::CodeModel::Small);
   builder->setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);

@@ -21,8 +21,8 @@ Value* repeat_lane(const Lanes& l, Value* vector, unsigned lane) {
 }
 
 Value* permute_words(const Lanes& l, Value* vector, Value* lanes) {
-  const auto how = l.target == Target::Avx512 ? llvm::Intrinsic::x86_avx512_permvar_sf_512
-                                              : llvm::Intrinsic::x86_avx2_permps;
+  const auto how =
+      l.target == Target::Avx512 ? llvm::Intrinsic::x86_avx512_permvar_sf_512 : llvm::Intrinsic::x86_avx2_permps;
   Value* words = l.b.CreateBitCast(vector, l.f32());
   return l.b.CreateBitCast(l.b.CreateIntrinsic(how, {}, {words, lanes}), vector->getType());
 }

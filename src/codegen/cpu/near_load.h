@@ -11,8 +11,8 @@ struct NearLoad {
   llvm::Value *from, *stride, *further, *near, *mask;
 };
 
-// `uniform`: `further` is the same in all lanes. `in_steps`: `near` rises by 0 or 1 from lane to lane, and all lanes lie
-// inside the buffer, those outside of the mask too. Where both hold no lane is gathered.
+// `uniform`: `further` is the same in all lanes. `in_steps`: `near` rises by 0 or 1 from lane to lane, and all lanes
+// lie inside the buffer, those outside of the mask too. Where both hold no lane is gathered.
 llvm::Value* emit_load_near(const Lanes& lanes, const NearLoad& load, bool uniform, bool in_steps);
 
 }  // namespace firesteel::cpu

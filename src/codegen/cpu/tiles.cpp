@@ -19,8 +19,8 @@ std::vector<bool> tiled_loads(const Lanes& l, const LoopKernel& kernel) {
     const LoopExpr& expr = kernel.exprs[i];
     if (expr.op != LoopOp::Load || computed_as(expr.type) == Element::Bool) continue;
     const Dim& inner = expr.map.strides[rank - 1];
-    const bool in_order =
-        inner.is_number() && (inner.number() == 0 || inner.number() == 1 || inner.number() == -1 || inner.number() == 2);
+    const bool in_order = inner.is_number() &&
+                          (inner.number() == 0 || inner.number() == 1 || inner.number() == -1 || inner.number() == 2);
     tiled[i] = !in_order && is_number(expr.map.strides[rank - 2], 1) &&
                (l.target == Target::Avx512 || element_bytes(expr.type) >= 4);
   }
