@@ -89,6 +89,8 @@ nb::dict native_counts() {
   const PoolCounters pool = pool_counters();
   result["buffers_fresh"] = pool.fresh;
   result["buffers_reused"] = pool.reused;
+  result["buffers_returned"] = pool.returned;
+  result["room_made"] = pool.room_made;
   result["idle_bytes"] = pool.idle_bytes;
   result["native_ops"] = runs.native_ops;
   result["aten_ops"] = runs.aten_ops;

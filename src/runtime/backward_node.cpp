@@ -12,9 +12,11 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include "base/error.h"
 #include "partition/missing_tangents.h"
+#include "runtime/buffer_pool.h"
 #include "runtime/watched_runs.h"
 
 namespace firesteel {
@@ -54,6 +56,15 @@ std::vector<std::vector<size_t>> tangents_behind(const Graph& graph) {
   return sources;
 }
 
+// Operators of others, and backward functions in Python.
+bool has_user_code(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+    if (!node->op.is_aten()) return true;
+    const std::string& name = node->op.aten->operator_name().name;
+    return !name.starts_with("aten::") && (!name.starts_with("firesteel::") || name == "firesteel::opaque_backward");
+  });
+}
+
 }  // namespace
 
 BackwardVersion::BackwardVersion(Graph made, NativeCode native)
@@ -63,6 +74,7 @@ BackwardPlan::BackwardPlan(std::string called, const Graph& graph, NativeCode na
     : name(std::move(called)),
       tangents(std::move(traced_tangents)),
       sources(tangents_behind(graph)),
+      calls_user_code(has_user_code(graph)),
       native_(native),
       whole_(std::make_shared<const BackwardVersion>(graph.clone(), native)) {}
 
@@ -99,6 +111,9 @@ torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_lis
     std::vector<at::Tensor> inputs;
     inputs.reserve(saved_.size() + gradients.size());
     for (const auto& saved : saved_) inputs.push_back(saved.unpack(getptr()));
+    // Where nobody runs it again, each value dies at its last use. A program that calls the user's code may fail there,
+    // and be run again as in eager.
+    if (!torch::autograd::get_current_graph_task_keep_graph() && !plan_->calls_user_code) release();
     std::vector<bool> given;
     for (const at::Tensor& gradient : gradients) given.push_back(gradient.defined());
     const BackwardPlan::VersionRef version = plan_->version_for(given);
@@ -109,6 +124,7 @@ torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_lis
     gradients.clear();
     std::optional<WatchedRun> shown;
     if (is_watched()) shown.emplace(std::string(kWatchedPrefix) + plan_->name);
+    ReturnsOlderMemory makes_room;
     results = version->program.run(std::move(inputs), symbols_);
     // Results of the forward that nobody used: what was behind them alone has no gradient, rather than zeros.
     for (size_t i = 0; i < plan_->sources.size(); ++i) {
@@ -128,10 +144,14 @@ torch::autograd::variable_list BackwardNode::apply(torch::autograd::variable_lis
   return results;
 }
 
-void BackwardNode::release_variables() {
-  std::lock_guard lock(mutex_);
+void BackwardNode::release() {
   saved_.clear();
   released_ = true;
+}
+
+void BackwardNode::release_variables() {
+  std::lock_guard lock(mutex_);
+  release();
 }
 
 }  // namespace firesteel

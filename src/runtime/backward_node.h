@@ -29,6 +29,7 @@ class BackwardPlan {
   const std::vector<Type> tangents;  // as traced: gradients of another layout are copied into this one
   // Of each result, the tangents that it is computed from; empty where there is but one tangent.
   const std::vector<std::vector<size_t>> sources;
+  const bool calls_user_code;
 
   using VersionRef = std::shared_ptr<const BackwardVersion>;
   // What runs where these tangents came back, made at the first such call. Any number of threads may ask.
@@ -60,6 +61,8 @@ class BackwardNode final : public torch::autograd::Node {
   std::string name() const override { return plan_->name; }
 
  private:
+  void release();
+
   std::shared_ptr<const BackwardPlan> plan_;
   SymbolValues symbols_;
   std::vector<torch::autograd::SavedVariable> saved_;

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/CPUAllocator.h>
@@ -31,19 +32,25 @@ struct Buffer {
   void* memory;
   size_t bytes;
   size_t start;  // where in it a tensor begins
+  uint64_t age;  // how many were given out before
 };
+
+thread_local uint64_t returned_before = 0;  // buffers of a lower age are not kept
 
 class Pool {
  public:
   Buffer take(size_t bytes) {
     const size_t wanted = (bytes + kStep - 1) / kStep * kStep;
     size_t shift = 0;
+    uint64_t age = 0;
     {
       std::lock_guard lock(mutex_);
+      age = given_out_++;
       auto found = by_size_.lower_bound(wanted);
       if (found != by_size_.end() && static_cast<double>(found->first) <= static_cast<double>(wanted) * kWaste) {
         found = std::prev(by_size_.upper_bound(found->first));  // the last one given back: most of it in caches
-        const Buffer buffer = *found->second;
+        Buffer buffer = *found->second;
+        buffer.age = age;
         idle_.erase(found->second);
         by_size_.erase(found);
         counters_.idle_bytes -= static_cast<int64_t>(buffer.bytes);
@@ -53,7 +60,7 @@ class Pool {
       shift = (1 + counters_.fresh % kPlaces) * kApart;
       ++counters_.fresh;
     }
-    Buffer buffer{c10::alloc_cpu(wanted + shift), wanted, shift};
+    Buffer buffer{c10::alloc_cpu(wanted + shift), wanted, shift, age};
     if (wanted >= 2 * kHugePage) {
       void* start = buffer.memory;
       size_t room = wanted;
@@ -64,6 +71,13 @@ class Pool {
 
   void give_back(Buffer buffer) {
     std::list<Buffer> dropped;
+    if (buffer.age < returned_before) {
+      {
+        std::lock_guard lock(mutex_);
+        ++counters_.returned;
+      }
+      return c10::free_cpu(buffer.memory);
+    }
     {
       std::lock_guard lock(mutex_);
       idle_.push_back(buffer);
@@ -89,7 +103,15 @@ class Pool {
   }
   void reset_counters() {
     std::lock_guard lock(mutex_);
-    counters_.fresh = counters_.reused = 0;
+    counters_.fresh = counters_.reused = counters_.returned = counters_.room_made = 0;
+  }
+  void count_room_made() {
+    std::lock_guard lock(mutex_);
+    ++counters_.room_made;
+  }
+  uint64_t given_out() {
+    std::lock_guard lock(mutex_);
+    return given_out_;
   }
 
   std::mutex& mutex() { return mutex_; }
@@ -113,6 +135,7 @@ class Pool {
   std::list<Buffer> idle_;  // the oldest first
   std::multimap<size_t, std::list<Buffer>::iterator> by_size_;
   PoolCounters counters_;
+  uint64_t given_out_ = 0;
   const int64_t limit_ = limit();
 };
 
@@ -153,6 +176,10 @@ at::Tensor pooled_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::Sca
   return tensor;
 }
 
+ReturnsOlderMemory::ReturnsOlderMemory() : outer_(std::exchange(returned_before, pool().given_out())) {}
+ReturnsOlderMemory::~ReturnsOlderMemory() { returned_before = outer_; }
+
+void count_room_made() { pool().count_room_made(); }
 PoolCounters pool_counters() { return pool().counters(); }
 void reset_pool_counters() { pool().reset_counters(); }
 void empty_pool() { pool().empty(); }

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "runtime/saved_memory.h"
 #include "runtime/watched_runs.h"
 
 namespace firesteel {
@@ -36,12 +37,6 @@ std::vector<int64_t> sizes_at(const std::vector<int64_t>& all, const std::vector
 }
 
 bool shapes_are_checked() { return std::getenv("FIRESTEEL_CHECK_SHAPES") != nullptr; }
-
-// No other tensor and no view has this memory.
-bool is_sole_owner(const at::Tensor& tensor) {
-  return tensor.use_count() == 1 && tensor.has_storage() && tensor.storage().use_count() == 1 &&
-         tensor.storage_offset() == 0;
-}
 
 bool wants_optional_tensors(const c10::Argument& schema) {
   auto list = schema.type()->cast<c10::ListType>();
@@ -157,7 +152,10 @@ void Program::provide(std::span<const KernelFunction> functions) {
 }
 
 void Program::begin(const Graph& graph) {
-  for (const Input& input : graph.inputs) slot_for(input.value.get());
+  for (const Input& input : graph.inputs) {
+    const int32_t slot = slot_for(input.value.get());
+    if (input.role == InputRole::Saved) saved_.push_back(slot);
+  }
   input_count_ = graph.inputs.size();
   instructions_.reserve(graph.nodes.size());
 }
@@ -290,6 +288,19 @@ void Program::mark_last_uses() {
         seen[slot] = true;
       }
     }
+  }
+  std::vector<bool> is_saved(slot_count_, false);
+  for (int32_t slot : saved_) is_saved[slot] = true;
+  for (Instruction& instruction : instructions_) {
+    for (const Argument& argument : instruction.arguments) {
+      if (argument.last_use && is_saved[argument.slot]) instruction.last_saved.push_back(argument.slot);
+    }
+    for (int32_t slot : instruction.frees) {
+      if (is_saved[slot]) instruction.last_saved.push_back(slot);
+    }
+  }
+  for (size_t input = 0; input < input_count_; ++input) {
+    if (!seen[input]) unread_.push_back(static_cast<int32_t>(input));
   }
 }
 
@@ -433,6 +444,7 @@ std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs, std::span<c
   const std::vector<const void*> shared = shared_storages(inputs);
   std::vector<at::Tensor> slots = std::move(inputs);
   slots.resize(slot_count_);
+  for (int32_t input : unread_) slots[input].reset();
   torch::jit::Stack stack;
   stack.reserve(32);
   Run run{shared, symbols, sizes_ ? sizes_->run(symbols) : std::vector<int64_t>(), {}};
@@ -440,7 +452,12 @@ std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs, std::span<c
   if (is_watched()) [[unlikely]] {
     run_watched(slots, stack, run);
   } else {
-    for (const Instruction& instruction : instructions_) execute(instruction, slots, stack, run);
+    SavedMemory saved(slots, saved_);
+    for (const Instruction& instruction : instructions_) {
+      saved.about_to_free(slots, instruction.last_saved);
+      execute(instruction, slots, stack, run);
+      saved.make_room();
+    }
   }
   count_run(each_run_);
   if (found) *found = std::move(run.found);

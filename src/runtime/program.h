@@ -66,10 +66,11 @@ class FIRESTEEL_API Program {
     size_t origin = 0;             // the number of its group, or of its node in the graph
     std::vector<Type> expected;    // one a result, where shapes are checked
     std::vector<Overwrite>
-        overwrites;                 // results that a kernel writes over arguments, where the call's memory allows it
-    std::vector<Overwrite> reuses;  // the same for arguments that the graph made, at their last use
-    std::vector<DataSymbol> finds;  // symbols that it finds out,
-    std::vector<int32_t> tells;     // and the sizes that have a value from then on
+        overwrites;                   // results that a kernel writes over arguments, where the call's memory allows it
+    std::vector<Overwrite> reuses;    // the same for arguments that the graph made, at their last use
+    std::vector<int32_t> last_saved;  // inputs of role Saved that nothing reads later
+    std::vector<DataSymbol> finds;    // symbols that it finds out,
+    std::vector<int32_t> tells;       // and the sizes that have a value from then on
   };
   struct Output {
     int32_t slot = kNoSlot;
@@ -115,6 +116,8 @@ class FIRESTEEL_API Program {
   std::vector<Instruction> instructions_;
   std::vector<std::shared_ptr<KernelCall>> kernels_;  // one a group, until their code is there
   std::vector<Output> outputs_;
+  std::vector<int32_t> saved_;       // inputs of role Saved
+  std::vector<int32_t> unread_;      // inputs that nothing reads
   std::shared_ptr<RunCosts> costs_;  // one row an instruction
   RunCounters each_run_;
   bool check_shapes_ = false;
