@@ -137,8 +137,8 @@ PyRef of_items(Capture& capture, PyObject* callable, CallArgs& args) {
   if (single && callable == reinterpret_cast<PyObject*>(&PyTuple_Type) && PyTuple_CheckExact(args[0]))
     return args.values[0];
   for (size_t i = 0; i < args.positional(); ++i) {
-    if (single && (is_iterable(args[i]) || is_python_class(Py_TYPE(args[i])) ||
-                   is_iterable_from_outside(capture, args[i])))
+    if (single &&
+        (is_iterable(args[i]) || is_python_class(Py_TYPE(args[i])) || is_iterable_from_outside(capture, args[i])))
       args.values[i] = items_of(capture, args[i]);
   }
   return result_of(capture, args.call(callable));
