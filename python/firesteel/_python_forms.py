@@ -179,6 +179,7 @@ def _reduce(thing, protocol):
         protocol < 2
         or any(getattr(kind, name) is not getattr(object, name) for name in own)
         or any(hasattr(kind, name) for name in ("__getnewargs__", "__getnewargs_ex__", "__slots__"))
+        or copyreg._slotnames(kind)
         or not hasattr(thing, "__dict__")
     ):
         return NotImplemented

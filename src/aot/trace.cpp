@@ -6,6 +6,7 @@
 #include <ATen/ops/clone.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
@@ -63,6 +64,23 @@ bool any_node(const torch::autograd::variable_list& roots, const Ask& ask) {
 bool is_python_node(const torch::autograd::Node& node) {
   return std::string_view(typeid(node).name()).find("PyNode") != std::string_view::npos;
 }
+
+// torch.autograd.detect_anomaly() looks for NaN in every gradient; stand-ins have no data to look at.
+class NoLookForNan {
+ public:
+  NoLookForNan() : was_on_(Mode::is_enabled() && Mode::should_check_nan()) {
+    if (was_on_) Mode::set_enabled(true, /*check_nan=*/false);
+  }
+  ~NoLookForNan() {
+    if (was_on_) Mode::set_enabled(true, /*check_nan=*/true);
+  }
+  NoLookForNan(const NoLookForNan&) = delete;
+  NoLookForNan& operator=(const NoLookForNan&) = delete;
+
+ private:
+  using Mode = torch::autograd::AnomalyMode;
+  bool was_on_;
+};
 
 // Checkpointing of the reentrant kind calls backward() inside its own backward: it sets .grad of what it captured, and
 // refuses to run where gradients of given inputs are asked for.
@@ -388,7 +406,10 @@ class Tracing {
         return false;
       });
     }
-    options_.run_backward ? options_.run_backward(backward) : backward();
+    {
+      const NoLookForNan no_look_for_nan;
+      options_.run_backward ? options_.run_backward(backward) : backward();
+    }
     failed = {};
     for (size_t i = 0; i < gradients.size(); ++i) {
       at::Tensor& gradient = gradients[i];

@@ -33,6 +33,10 @@ PyRef assign_operator(Capture& capture, PyObject* callable, CallArgs& args);
 // ops_exceptions.cpp: traceback.clear_frames.
 PyRef forget_frames(Capture& capture, PyObject* callable, CallArgs& args);
 
+// copies.cpp
+PyRef copy_of(Capture& capture, PyObject* callable, CallArgs& args);
+PyRef slot_names(Capture& capture, PyObject* callable, CallArgs& args);
+
 // torch_state_rules.cpp
 const std::vector<ControlRule>& torch_state_rules();
 

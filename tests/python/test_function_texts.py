@@ -8,6 +8,11 @@ import torch
 import firesteel
 
 
+@pytest.fixture(autouse=True)
+def fresh_counters():
+    firesteel.reset_counters()
+
+
 def texts_of(function):
     return function.__name__, function.__qualname__, function.__module__, function.__doc__
 

@@ -154,10 +154,6 @@ ROWS = {
         torch.get_float32_matmul_precision,
         lambda i: torch.set_float32_matmul_precision(["highest", "high"][i % 2]),
     ),
-    "cudnn.benchmark": (
-        lambda: torch.backends.cudnn.benchmark,
-        lambda i: setattr(torch.backends.cudnn, "benchmark", bool(i % 2)),
-    ),
     "anomalies": (torch.is_anomaly_enabled, lambda i: torch.autograd.set_detect_anomaly(bool(i % 2))),
     "training": (lambda: LINEAR.training, lambda i: LINEAR.train(bool(i % 2))),
     "parameters": (
@@ -211,7 +207,6 @@ def put_back(monkeypatch):
     torch.set_default_dtype(torch.float32)
     torch.set_grad_enabled(True)
     torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.benchmark = False
     torch.autograd.set_detect_anomaly(False)
     torch.nn.functional.relu = RELU
     builtins.abs = operator.abs

@@ -175,3 +175,22 @@ def test_grad_mode_and_inference_mode(backend):
     assert compiled(x).requires_grad
     assert firesteel.counters()["captured"] == 4
     assert firesteel.counters()["fallbacks"] == {}
+
+
+def test_under_detect_anomaly(backend):
+    def steps(function, values):
+        x = torch.tensor(values, requires_grad=True)
+        function(x).sum().backward()
+        return x.grad
+
+    def roots(x):
+        return (x * 0).sqrt() * x.exp()
+
+    compiled = firesteel.compile(roots, backend=backend, fullgraph=True)
+    sines = firesteel.compile(torch.sin, backend=backend, fullgraph=True)
+    with pytest.warns(UserWarning, match="Anomaly Detection"), torch.autograd.detect_anomaly():
+        torch.testing.assert_close(steps(sines, [0.5, 1.0]), steps(torch.sin, [0.5, 1.0]))
+        for function in roots, compiled, compiled:
+            with pytest.raises(RuntimeError, match="nan"):
+                steps(function, [0.5, 1.0])
+    assert firesteel.counters()["fallbacks"] == {}
