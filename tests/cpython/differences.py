@@ -30,7 +30,13 @@ DIFFERENCES = {
     **{
         f"test.test_sys_settrace.{case}.test_09_settrace_and_raise": "switches tracing on in a called function, which "
         "raises: the caller, which runs in pieces, is traced from its next line on, so that this exception is not told"
-        for case in ("TraceTestCase", "TraceOpcodesTestCase", "TestSetLocalTrace")
+        for case in (
+            "TraceTestCase",
+            "SkipLineEventsTraceTestCase",
+            "TraceOpcodesTestCase",
+            "TestLinesAfterTraceStarted",
+            "TestSetLocalTrace",
+        )
     },
     "test.test_math.MathTests.test_sumprod_stress": "takes minutes in plain 3.12 already, and more than the runner "
     "gives it: millions of turns of a loop without tensors",
