@@ -17,7 +17,7 @@ ROWS = ("mlp", "bert-base", "gpt2", "llama", "vit-base", "t5-small", "resnet-50"
 
 
 def values(result):
-    return list(result.values()) if hasattr(result, "values") else [result]
+    return [result] if isinstance(result, torch.Tensor) else list(result.values())
 
 
 def frozen(model, inputs):

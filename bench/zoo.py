@@ -1,6 +1,7 @@
 """The models that benchmarks run: sizes as in the papers, weights random, inputs fixed."""
 
 import os
+import sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -91,7 +92,10 @@ def first_tensor(result):
 
 
 def assert_as_right(got, eager, name, train, side):
-    """Equal to eager within tolerances, or no further from double precision than twice as far as eager is."""
+    """Equal to eager within tolerances, or no further from double precision than twice as far as eager is.
+
+    Where another compiler's result is further off, that is said, and its time counts all the same.
+    """
     try:
         torch.testing.assert_close(got, eager, rtol=1e-3, atol=1e-4)
         return
@@ -100,7 +104,10 @@ def assert_as_right(got, eager, name, train, side):
     inputs = {key: value.detach().double() if value.is_floating_point() else value for key, value in inputs.items()}
     exact = step(model.double(), inputs, train)
     ours, theirs = ((result.double() - exact).abs().max().item() for result in (got, eager))
-    assert ours <= 2 * theirs, f"{side}: {name} is off by {ours:.3g}, eager by {theirs:.3g}"
+    told = f"{side}: {name} is off by {ours:.3g}, eager by {theirs:.3g}"
+    assert ours <= 2 * theirs or side != "firesteel", told
+    if ours > 2 * theirs:
+        print(told, file=sys.stderr)
 
 
 def step(call, inputs, train):

@@ -1,0 +1,12 @@
+// Attention by code of ours.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace firesteel {
+
+// Turns ATen's float32 attention into firesteel::attention, which calls ATen for what it does not know.
+// FIRESTEEL_ATTENTION=aten leaves all to ATen. True where something changed.
+bool choose_attention(Graph& graph);
+
+}  // namespace firesteel
