@@ -44,7 +44,11 @@ def openvino(model, inputs):
         def forward(self, *given):
             return values(self.model(**dict(zip(inputs, given, strict=True))))[0]
 
-    converted = openvino.convert_model(Flat(), example_input=tuple(inputs.values()))
+    given = tuple(inputs.values())
+    try:
+        converted = openvino.convert_model(Flat(), example_input=given)
+    except Exception:  # models whose masks its own tracer does not follow
+        converted = openvino.convert_model(torch.export.export(Flat().eval(), given))
     settings = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "INFERENCE_PRECISION_HINT": "f32"}
     compiled = openvino.Core().compile_model(converted, "CPU", settings)
     return lambda **given: {"first": torch.from_numpy(compiled([value.numpy() for value in given.values()])[0])}
