@@ -1,6 +1,6 @@
 // Binding, interpreting and describing.
-#include "capture/input_names.h"
 #include "capture/attempt.h"
+#include "capture/input_names.h"
 
 #include <algorithm>
 
@@ -12,6 +12,7 @@
 #include "capture/frame_hook.h"
 #include "capture/inference_mode.h"
 #include "capture/oracle.h"
+#include "capture/outside_iterators.h"
 #include "capture/recipe_maker.h"
 #include "capture/size_marks.h"
 #include "python/errors.h"
@@ -110,6 +111,7 @@ const Capture::CallMark* Attempt::failed_call() const {
 }
 
 Trace Attempt::run() {
+  const OutsideIterators iterators(capture);
   capture.runs_python_again = !backend_.runs_aten();
   const PyCodeObject* outermost = fs_frame_code(start_.frames[0].frame);
   function_source_ = capture.sources.function(std::string(python::text_of(outermost->co_name)));
@@ -350,7 +352,8 @@ FunctionResult Attempt::interpret(const std::vector<at::Tensor>& stand_ins) {
   KeepThreadState kept(start_.state);
   CaptureScope scope(capture);
   capture.enter(stand_ins);
-  if (start_.shape) name_inputs_as_forward_does(capture, fs_frame_code(start_.frame()), *fs_frame_locals(start_.frame()));
+  if (start_.shape)
+    name_inputs_as_forward_does(capture, fs_frame_code(start_.frame()), *fs_frame_locals(start_.frame()));
   // Gone before the scope is: what it holds belongs to the capture to the last.
   struct Drop {
     Attempt& attempt;

@@ -10,6 +10,7 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/iterables.h"
 #include "capture/mapping_proxies.h"
+#include "capture/outside_iterators.h"
 #include "capture/python_forms.h"
 #include "python/constants.h"
 #include "python/errors.h"
@@ -86,12 +87,17 @@ PyRef iterate(Capture& capture, PyObject* callable, CallArgs& args) {
     return capture.made(args.call(callable));
   }
   if (args.values.size() != 1) return args.call(callable);
+  if (OutsideIterators::twin_of(capture, args[0])) return args.values[0];  // an iterator gives itself
   return get_iterator(capture, args[0]);
 }
 
 PyRef next_item(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.empty() || !PyIter_Check(args[0])) return args.call(callable);
-  if (!capture.is_made(args[0]) && !is_python_class(Py_TYPE(args[0]))) stop_at_iterator(capture, args[0]);
+  if (PyRef twin = OutsideIterators::twin_of(capture, args[0])) {
+    args.values[0] = std::move(twin);
+  } else if (!capture.is_made(args[0]) && !is_python_class(Py_TYPE(args[0]))) {
+    stop_at_iterator(capture, args[0]);
+  }
   if (is_python_class(Py_TYPE(args[0]))) watch_operator(capture, args[0], "next");
   return capture.adopt(args.call(callable));
 }

@@ -16,6 +16,7 @@
 #include "capture/marked_calls.h"
 #include "capture/marked_function.h"
 #include "capture/marks.h"
+#include "capture/outside_iterators.h"
 #include "capture/python_forms.h"
 #include "capture/region.h"
 #include "capture/tensor_history.h"
@@ -125,7 +126,13 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
       PyFloat_Check(self) || PyUnicode_Check(self))
     return call_container_method(capture, callable, type, name, args);
   if (name == "__next__" && PyIter_Check(self) && capture.is_made(self)) return capture.adopt(args.call(callable));
-  if (name == "__iter__") return get_iterator(capture, self);
+  if (PyRef twin = name == "__next__" ? OutsideIterators::twin_of(capture, self) : PyRef()) {
+    if (PyRef item = next_of(capture, twin.get())) return item;
+    PyErr_SetNone(PyExc_StopIteration);
+    python::throw_python_error();
+  }
+  if (name == "__iter__")
+    return OutsideIterators::twin_of(capture, self) ? args.values[0] : get_iterator(capture, self);
   if (name == "__get__" && Py_IS_TYPE(self, &PyGetSetDescr_Type) && args.positional() > 1 && python::is_tensor(args[1]))
     return load_attribute(capture, args[1], reinterpret_cast<PyDescrObject*>(self)->d_name);
   if (PyFunction_Check(self) && name == "__get__") {

@@ -8,6 +8,7 @@
 #include "capture/cpython/opcodes.h"
 #include "capture/exception_table.h"
 #include "capture/frame_interpreter.h"
+#include "capture/outside_iterators.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -66,7 +67,8 @@ void FrameInterpreter::get_iter(int) {
 
 void FrameInterpreter::for_iter(int arg) {
   PyObject* iterator = top().get();
-  if (!capture_.concrete && !capture_.is_made(iterator)) stop_at_iterator(capture_, iterator);
+  if (!capture_.concrete && !capture_.is_made(iterator) && !OutsideIterators::is_twin(iterator))
+    stop_at_iterator(capture_, iterator);
   PyRef item = next_of(capture_, iterator);
   if (item) {
     push(std::move(item));

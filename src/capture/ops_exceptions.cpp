@@ -4,6 +4,7 @@
 #include "capture/builtin_rules.h"
 #include "capture/callables.h"
 #include "capture/frame_interpreter.h"
+#include "capture/outside_iterators.h"
 #include "python/errors.h"
 
 namespace firesteel::capture {
@@ -138,7 +139,8 @@ void FrameInterpreter::get_yield_from_iter(int) {
 
 void FrameInterpreter::send(int arg) {
   PyRef value = pop();
-  if (!capture_.concrete && !capture_.is_made(top().get())) stop_at_iterator(capture_, top().get());
+  if (!capture_.concrete && !capture_.is_made(top().get()) && !OutsideIterators::is_twin(top().get()))
+    stop_at_iterator(capture_, top().get());
   PyObject* given = nullptr;
   const PySendResult status = PyIter_Send(top().get(), value.get(), &given);
   PyRef result = PyRef::steal(given);

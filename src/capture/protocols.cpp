@@ -6,6 +6,7 @@
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/mapping_proxies.h"
+#include "capture/outside_iterators.h"
 #include "capture/tensor_keys.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -234,6 +235,7 @@ void stop_at_iterator(Capture& capture, PyObject* iterator) {
 PyRef get_iterator(Capture& capture, PyObject* value) {
   if (capture.concrete) return checked(PyObject_GetIter(value));
   if (PyIter_Check(value) && !is_python_class(Py_TYPE(value))) {
+    if (PyRef twin = OutsideIterators::twin_of(capture, value)) return twin;
     if (!capture.is_made(value)) stop_at_iterator(capture, value);
     return PyRef::borrow(value);
   }

@@ -239,6 +239,12 @@ void Cook::apply_writes() {
       case WriteKind::SetGrad:
         check(PyObject_SetAttrString(target, "grad", value) == 0);
         break;
+      case WriteKind::Step:
+        for (int64_t k = 0; k < write.offset; ++k) {
+          const PyRef item = PyRef::steal(PyIter_Next(target));
+          check(item || !PyErr_Occurred());
+        }
+        break;
       case WriteKind::SetSlot: {
         PyRef old = PyRef::steal(slot_at(target, write.offset));
         slot_at(target, write.offset) = Py_XNewRef(value);

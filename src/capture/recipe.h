@@ -66,6 +66,7 @@ struct Recipe {
   X(Refill, "a container with what the value holds") \
   X(SetCell, "a cell to the value")                  \
   X(SetGrad, "a tensor's gradient to the value")     \
+  X(Step, "an iterator by `offset` steps")           \
   X(SetSlot, "a slot to the value; `offset` is its place")
 
 enum class WriteKind : uint8_t {

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "capture/callables.h"
+#include "capture/outside_iterators.h"
 #include "capture/recipe_maker.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -120,6 +121,10 @@ void RecipeMaker::add_writes() {
       capture_.consult(container);
       book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::Set, nullptr, std::move(items))});
     }
+  }
+  for (const auto& [iterator, count] : OutsideIterators::steps(capture_)) {
+    const int32_t target = load(capture_.need_source(iterator.get()));
+    book_.writes.push_back({WriteKind::Step, target, {}, target, count});
   }
   for (const auto& [tensor, gradient] : capture_.written_gradients)
     book_.writes.push_back({WriteKind::SetGrad, load(capture_.need_source(tensor.get())), {}, of(gradient.get())});

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "capture/capture.h"
+#include "capture/outside_iterators.h"
 #include "python/errors.h"
 
 namespace firesteel::capture {
@@ -11,6 +12,8 @@ void Capture::before_write(PyObject* container) {
   const bool known = PyDict_Check(container) || PyList_CheckExact(container) || PySet_CheckExact(container) ||
                      PyCell_Check(container) || guards::is_plain_deque(container);
   if (!known) stop(BreakReason::Write, fmt::format("changing a {}", Py_TYPE(container)->tp_name));
+  if (OutsideIterators::goes_over(*this, container))
+    stop(BreakReason::Iterator, "an iterator over a list that changes");
   journal.before(container);
 }
 

@@ -48,7 +48,7 @@ def f(x):
     return x.sin()
 """,
     "FS-ITERATOR": """
-numbers = iter([1, 2, 3])
+numbers = map(abs, [1, 2, 3])
 
 
 def f(x):
