@@ -172,3 +172,43 @@ def test_a_metaclass_that_answers_otherwise(program, monkeypatch):
     monkeypatch.setattr(Asking, "__subclasscheck__", lambda cls, other: False)
     torch.testing.assert_close(compiled(X, 1.5), program(X, 1.5), rtol=0, atol=0)
     assert firesteel.counters()["fallbacks"] == {}
+
+
+class Root:
+    pass
+
+
+class First(Root):
+    weight = 2
+
+
+def test_subclasses():
+    def program(x):
+        found = Root.__subclasses__()
+        for one in found:
+            x = x * one.weight
+        found.append(x)  # the list is the caller's own
+        return x, len(found), Root.__subclasses__()
+
+    compiled = firesteel.compile(program, fullgraph=True)
+
+    def check():
+        (mine, count, listed), (theirs, expected, others) = compiled(X), program(X)
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+        assert (count, listed) == (expected, others)
+
+    firesteel.reset_counters()
+    check()
+    check()
+    assert firesteel.counters()["hits"] >= 1
+    Second = type("Second", (Root,), {"weight": 3})
+    check()
+    Second.weight = 5
+    check()
+    below = type("Third", (First,), {"weight": 7})
+    check()
+    del Second, below
+    gc.collect()
+    check()
+    assert firesteel.counters()["breaks"] == {}
+    assert firesteel.counters()["fallbacks"] == {}
