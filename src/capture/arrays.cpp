@@ -178,6 +178,13 @@ bool is_array_dtype(PyObject* value) {
   return rules() && PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(rules()->dtype.get()));
 }
 
+bool is_dtype_fact(PyObject* dtype, PyObject* name) {
+  constexpr std::string_view kFacts[] = {"alignment", "byteorder", "char", "hasobject", "isbuiltin", "isnative",
+                                         "itemsize",  "kind",      "name", "ndim",      "num",       "str"};
+  return is_array_dtype(dtype) &&
+         std::find(std::begin(kFacts), std::end(kFacts), python::text_of(name)) != std::end(kFacts);
+}
+
 bool is_array_number(PyObject* value) {
   if (!rules() || !PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(rules()->number.get()))) return false;
   if (std::string_view(Py_TYPE(value)->tp_name).substr(0, 6) != "numpy.") return false;  // a class of the program's

@@ -23,6 +23,8 @@ bool is_array_stand_in(PyObject* value);
 bool is_array_stand_in_class(PyObject* type);
 // One of numpy's dtypes: known by itself, as each is one object.
 bool is_array_dtype(PyObject* value);
+// What it tells of itself, the same for ever: `itemsize`, `kind`.
+bool is_dtype_fact(PyObject* dtype, PyObject* name);
 // A number of numpy's that torch takes as one of Python's: known by its type and value.
 bool is_array_number(PyObject* value);
 // The same arguments, with Python's numbers in place of these; empty where there are none.

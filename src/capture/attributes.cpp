@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "capture/arrays.h"
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/class_facts.h"
@@ -424,10 +425,10 @@ PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
   }
   const bool plain = is_guardable_constant(object) || has_container_methods(Py_TYPE(object)) ||
                      PyCFunction_Check(object) || Py_IS_TYPE(object, &PyMethodDescr_Type) || PyCode_Check(object) ||
-                     is_own_callable(object);
+                     is_own_callable(object) || is_dtype_fact(object, name);
   if (plain || (capture.is_made(object) && is_c_class(Py_TYPE(object)))) {
     std::optional<Suspended> as_it_is;
-    if (python::is_of_enum_itself(object, name)) as_it_is.emplace(capture);
+    if (python::is_of_enum_itself(object, name) || is_dtype_fact(object, name)) as_it_is.emplace(capture);
     PyRef value = PyRef::steal(PyObject_GetAttr(object, name));
     if (!value) {
       if (capture.broken || !PyErr_ExceptionMatches(PyExc_AttributeError)) python::throw_python_error();

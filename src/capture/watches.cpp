@@ -1,6 +1,7 @@
 // Guards for what C code is about to read of its own accord: operators, comparisons, hashes, texts.
 #include <fmt/format.h>
 
+#include "capture/arrays.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
 #include "python/errors.h"
@@ -53,6 +54,10 @@ void watch_nested(Capture& capture, PyObject* value, const std::vector<std::stri
                   int depth) {
   capture.settle(value);
   if (is_plain(value)) return;
+  if (is_array_number(value)) {
+    capture.adopt(PyRef::borrow(value));  // by its value
+    return;
+  }
   if (python::is_tensor(value)) {
     capture.stop(BreakReason::DataDependent, fmt::format("{} of a container of tensors", what));
   }

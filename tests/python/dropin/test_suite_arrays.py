@@ -148,3 +148,40 @@ def test_arrays_that_are_no_arguments(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_numbers_that_decide(tmp_path):
+    passes(
+        """
+    import numpy as np
+
+    def test_comparisons(self):
+        np = self.np
+        def f(x, n):
+            return x + 1 if n > 2 and n != 7 and 2 < n else x - 1
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        for n in (np.float32(3), np.float32(1), np.int64(3), np.int64(7), np.float64(2.5), 3, np.float32(3)):
+            self.assertEqual(compiled(ones, n), f(ones, n))
+
+    def test_inside_containers(self):
+        np = self.np
+        def f(x, numbers):
+            return x + 1 if numbers == [2, 3] else x - 1
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        for numbers in ([np.int64(2), 3], [np.int64(4), 3], [2, 3], [np.float32(2), np.int8(3)], [np.int64(2), 4]):
+            self.assertEqual(compiled(ones, numbers), f(ones, numbers))
+
+    def test_what_a_dtype_tells(self):
+        np = self.np
+        single = np.dtype("float32")
+        held = {"dtype": single}
+        def f(x):
+            dtype = held["dtype"]
+            return x * dtype.itemsize if dtype.kind == "f" else x + dtype.num, dtype.name, dtype.str
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        for dtype in (single, np.dtype("int64"), np.dtype("float64"), single):
+            held["dtype"] = dtype
+            self.assertEqual(compiled(ones), f(ones))
+    """,
+        tmp_path,
+    )
