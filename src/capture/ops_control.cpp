@@ -105,6 +105,12 @@ void FrameInterpreter::plain_call(int arg) {
     push(make_super());
     return;
   }
+  static PyObject* locals =
+      checked(PyObject_GetAttrString(checked(PyImport_ImportModule("builtins")).get(), "locals")).release();
+  if (callable.get() == locals && args.values.empty() && may_make_locals()) {
+    push(make_locals());
+    return;
+  }
   capture_.tail = role_ != FrameRole::Passing && !is_in_try(code_, bytes_.get(), current_);
   push(call(capture_, callable.get(), std::move(args)));
 }
@@ -132,6 +138,28 @@ PyRef FrameInterpreter::make_super() {
     return capture_.made(std::move(made));
   }
   raise_python(PyExc_RuntimeError, "super(): __class__ cell not found");
+}
+
+bool FrameInterpreter::may_make_locals() const {
+  const bool is_function = (code_->co_flags & CO_OPTIMIZED) && (code_->co_flags & CO_NEWLOCALS);
+  const bool yields = code_->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
+  return !capture_.concrete && capture_.whole_stretches > 0 && !gave_locals_ && is_function && !yields;
+}
+
+PyRef FrameInterpreter::make_locals() {
+  gave_locals_ = true;
+  // As CPython marks them: variables of comprehensions that 3.12 has put into the function, those that live in cells.
+  constexpr unsigned char kHidden = 0x10, kInCell = 0x40 | 0x80;
+  const char* kinds = PyBytes_AS_STRING(code_->co_localspluskinds);
+  PyRef made = checked(PyDict_New());
+  for (int i = 0; i < code_->co_nlocalsplus; ++i) {
+    PyObject* held = locals_[i].get();
+    const bool in_cell = held && (kinds[i] & kInCell) && PyCell_Check(held);
+    if (!held || (kinds[i] & kHidden) || (in_cell && !PyCell_GET(held))) continue;
+    in_cell ? load_deref(i) : load_fast(i);
+    python::check(PyDict_SetItem(made.get(), PyTuple_GET_ITEM(code_->co_localsplusnames, i), pop().get()) == 0);
+  }
+  return capture_.made(std::move(made));
 }
 
 void FrameInterpreter::call_function_ex(int arg) {
