@@ -11,6 +11,7 @@
 #include "capture/arrays.h"
 #include "capture/frame_hook.h"
 #include "capture/inference_mode.h"
+#include "capture/leaf_hooks.h"
 #include "capture/oracle.h"
 #include "capture/outside_iterators.h"
 #include "capture/recipe_maker.h"
@@ -112,6 +113,7 @@ const Capture::CallMark* Attempt::failed_call() const {
 
 Trace Attempt::run() {
   const OutsideIterators iterators(capture);
+  const LeafHooks hooks(capture);
   capture.runs_python_again = !backend_.runs_aten();
   const PyCodeObject* outermost = fs_frame_code(start_.frames[0].frame);
   function_source_ = capture.sources.function(std::string(python::text_of(outermost->co_name)));

@@ -1,4 +1,5 @@
 // torch.autograd.grad inside captured code: one node, where all that it differentiates was computed there.
+#include <algorithm>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "capture/callables.h"
+#include "capture/leaf_hooks.h"
 #include "capture/tensor_history.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -25,7 +27,10 @@ void guard_no_hooks(Capture& capture, PyObject* leaf) {
   }();
   PyObject* real = capture.real_of(leaf);
   if (!real) return;
-  if (checked(PyObject_CallOneArg(hooks, real)).get() != Py_None)
+  const auto left = LeafHooks::left(capture);
+  const bool has_new =
+      std::any_of(left.begin(), left.end(), [&](const auto& hook) { return hook.tensor.get() == real; });
+  if (has_new || checked(PyObject_CallOneArg(hooks, real)).get() != Py_None)
     capture.stop(BreakReason::Autograd, "a gradient of a tensor that has hooks is asked for");
   const Source* source = capture.sources.computed(hooks, capture.need_source(real), nullptr);
   capture.add_guard({GuardKind::Identity, source, PyRef::borrow(Py_None)});

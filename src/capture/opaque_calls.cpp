@@ -5,7 +5,9 @@
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/leaf_hooks.h"
 #include "capture/opaque_state.h"
+#include "capture/outside_iterators.h"
 #include "capture/tensor_text.h"
 #include "python/constants.h"
 #include "python/errors.h"
@@ -204,6 +206,10 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
   const bool sees_writes = !runs_python_again && !fs_has_other_threads(PyThreadState_Get());
   if (const std::string written = sees_writes ? std::string() : state.pending(journal); !written.empty())
     stop(BreakReason::Write, fmt::format("the compiled code {}, which `{}` could read: it", written, name));
+  if (!LeafHooks::left(*this).empty())
+    stop(BreakReason::Autograd, fmt::format("a hook was left on a tensor, and `{}` could run it", name));
+  if (!OutsideIterators::steps(*this).empty())
+    stop(BreakReason::Iterator, fmt::format("an iterator that `{}` could step as well", name));
   if (!written_gradients.empty())
     stop(BreakReason::Autograd, fmt::format("`.grad` was set, and `{}` could read it", name));
   PyRef result;

@@ -8,6 +8,7 @@
 #include "capture/cpython/opcodes.h"
 #include "capture/exception_table.h"
 #include "capture/frame_interpreter.h"
+#include "capture/leaf_hooks.h"
 #include "capture/outside_iterators.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -112,6 +113,7 @@ void FrameInterpreter::plain_call(int arg) {
     return;
   }
   capture_.tail = role_ != FrameRole::Passing && !is_in_try(code_, bytes_.get(), current_);
+  const LeafHooks::Result result(instructions_[next_].opcode == POP_TOP ? callable.get() : nullptr);
   push(call(capture_, callable.get(), std::move(args)));
 }
 

@@ -239,6 +239,9 @@ void Cook::apply_writes() {
       case WriteKind::SetGrad:
         check(PyObject_SetAttrString(target, "grad", value) == 0);
         break;
+      case WriteKind::LeaveHook:
+        checked(PyObject_CallMethodOneArg(target, write.held, value));
+        break;
       case WriteKind::Step:
         for (int64_t k = 0; k < write.offset; ++k) {
           const PyRef item = PyRef::steal(PyIter_Next(target));

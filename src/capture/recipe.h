@@ -59,14 +59,15 @@ struct Recipe {
 };
 
 // A change to make to an object that existed before.
-#define FIRESTEEL_WRITES(X)                          \
-  X(SetKey, "a dict's `key` to the value")           \
-  X(DeleteKey, "a dict's `key`")                     \
-  X(Append, "the value to a list or deque")          \
-  X(Refill, "a container with what the value holds") \
-  X(SetCell, "a cell to the value")                  \
-  X(SetGrad, "a tensor's gradient to the value")     \
-  X(Step, "an iterator by `offset` steps")           \
+#define FIRESTEEL_WRITES(X)                                  \
+  X(SetKey, "a dict's `key` to the value")                   \
+  X(DeleteKey, "a dict's `key`")                             \
+  X(Append, "the value to a list or deque")                  \
+  X(Refill, "a container with what the value holds")         \
+  X(SetCell, "a cell to the value")                          \
+  X(SetGrad, "a tensor's gradient to the value")             \
+  X(LeaveHook, "the value on a tensor, by its method `key`") \
+  X(Step, "an iterator by `offset` steps")                   \
   X(SetSlot, "a slot to the value; `offset` is its place")
 
 enum class WriteKind : uint8_t {

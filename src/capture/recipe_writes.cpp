@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "capture/callables.h"
+#include "capture/leaf_hooks.h"
 #include "capture/outside_iterators.h"
 #include "capture/recipe_maker.h"
 #include "python/errors.h"
@@ -121,6 +122,10 @@ void RecipeMaker::add_writes() {
       capture_.consult(container);
       book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::Set, nullptr, std::move(items))});
     }
+  }
+  for (const auto& [tensor, method, function] : LeafHooks::left(capture_)) {
+    const int32_t target = load(capture_.need_source(tensor.get()));
+    book_.writes.push_back({WriteKind::LeaveHook, target, method, of(function.get())});
   }
   for (const auto& [iterator, count] : OutsideIterators::steps(capture_)) {
     const int32_t target = load(capture_.need_source(iterator.get()));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/leaf_hooks.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -54,6 +55,7 @@ void store_gradient(Capture& capture, PyObject* tensor, PyObject* value) {
 
 PyRef change_of_history(Capture& capture, PyObject* callable, const CallArgs& args) {
   if (args.values.empty() || !python::is_tensor(args[0]) || !capture.is_stand_in(args[0])) return {};
+  if (PyRef done = LeafHooks::leave(capture, callable, args)) return done;
   const at::Tensor& tensor = python::unpack(args[0]);
   const std::string name = name_of(callable);
   const bool is_made = !capture.tensor_source(args[0]);

@@ -266,3 +266,18 @@ def test_an_error_in_the_graph_takes_no_step():
     with pytest.raises((IndexError, RuntimeError)):
         compiled(torch.ones(3), torch.tensor([7]), numbers)
     assert next(numbers) == 2
+
+
+def test_functions_that_are_not_looked_into():
+    numbers = iter([2, 3, 4])
+
+    @firesteel.nonstrict_trace
+    def opaque(x):
+        return x * next(numbers)
+
+    def f(x):
+        return opaque(x * next(numbers))
+
+    with pytest.raises(firesteel.GraphBreakError, match="FS-ITERATOR"):
+        firesteel.compile(f, fullgraph=True)(torch.ones(2))
+    assert next(numbers) == 2
