@@ -142,3 +142,47 @@ def test_custom_operators_on_backends_of_pytorch(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_iterators_and_hooks_from_outside(tmp_path):
+    passes(
+        """
+    def test_a_count(self):
+        def f(x, numbers):
+            return x + next(numbers)
+        counter = CompileCounter()
+        compiled = torch.compile(f, backend=counter, fullgraph=True)
+        mine, theirs = itertools.count(3), itertools.count(3)
+        for _ in range(3):
+            self.assertEqual(compiled(ones, mine), f(ones, theirs))
+        self.assertEqual(next(mine), next(theirs))
+        self.assertEqual(counter.frame_count, 3)
+        self.assertEqual(compiled(ones, itertools.count(3)), ones + 3)
+        self.assertEqual(counter.frame_count, 3)
+
+    def test_one_of_tensors(self):
+        def f(x, tensors):
+            for tensor in tensors:
+                x = x * tensor
+            return x
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        for _ in range(2):
+            tensors = [torch.rand(3), torch.rand(3)]
+            iterator = iter(tensors)
+            self.assertEqual(compiled(ones, iterator), f(ones, tensors))
+            self.assertEqual(list(iterator), [])
+
+    def test_a_hook(self):
+        def f(x):
+            x.register_hook(lambda gradient: gradient * 2)
+            return x * x
+        counter = CompileCounter()
+        compiled = torch.compile(f, backend=counter, fullgraph=True)
+        for _ in range(2):
+            x = torch.ones(3, requires_grad=True)
+            compiled(x).sum().backward()
+            self.assertEqual(x.grad, torch.full((3,), 4.0))
+        self.assertEqual(counter.frame_count, 1)
+    """,
+        tmp_path,
+    )
