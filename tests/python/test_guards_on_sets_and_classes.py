@@ -201,13 +201,13 @@ def test_subclasses():
     check()
     check()
     assert firesteel.counters()["hits"] >= 1
-    Second = type("Second", (Root,), {"weight": 3})
+    second = type("Second", (Root,), {"weight": 3})
     check()
-    Second.weight = 5
+    second.weight = 5
     check()
     below = type("Third", (First,), {"weight": 7})
     check()
-    del Second, below
+    del second, below
     gc.collect()
     check()
     assert firesteel.counters()["breaks"] == {}

@@ -23,7 +23,7 @@ def locals_of_another(given):
 def all_of_them(x, n):
     later = None
     found = locals()
-    later = n + 1  # noqa: F841
+    later = n + 1
     del n
     return found, sorted(found)
 
