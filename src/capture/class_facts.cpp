@@ -8,20 +8,8 @@
 #include "capture/callables.h"
 #include "capture/getters.h"
 #include "python/errors.h"
-#include "python/no_collection.h"
 
 namespace firesteel::capture {
-namespace {
-
-// For guards: no finalizer may run between their steps.
-PyObject* subclasses(PyObject*, PyObject* type) {
-  const python::NoCollection no_collection;
-  static PyObject* method =
-      python::checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyType_Type), "__subclasses__")).release();
-  return PyObject_CallOneArg(method, type);
-}
-
-}  // namespace
 
 PyRef class_fact(Capture& capture, PyObject* object, PyObject* name) {
   const std::string_view text = python::text_of(name);
@@ -45,21 +33,6 @@ PyRef class_fact(Capture& capture, PyObject* object, PyObject* name) {
   if (!is_name) return capture.admit(value.get(), capture.sources.computed(getter_of(name), source, nullptr));
   return capture.admit_value(
       value.get(), capture.sources.step(source, text == "__name__" ? AccessKind::Name : AccessKind::Qualname));
-}
-
-PyRef subclasses_of(Capture& capture, PyObject* object) {
-  const Source* source = capture.source_of(object);
-  if (!source) source = capture.sources.pinned(object, reinterpret_cast<PyTypeObject*>(object)->tp_name);
-  PyRef found = python::checked(subclasses(nullptr, object));
-  static PyMethodDef definition = {"subclasses", &subclasses, METH_O, nullptr};
-  static PyObject* function = python::checked(PyCFunction_New(&definition, nullptr)).release();
-  const Source* at = capture.sources.computed(function, source, nullptr);
-  Guard length{GuardKind::Length, at};
-  length.number = PyList_GET_SIZE(found.get());
-  capture.add_guard(std::move(length));
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i)
-    capture.admit(PyList_GET_ITEM(found.get(), i), capture.sources.item(at, static_cast<int64_t>(i)));
-  return capture.made(std::move(found));
 }
 
 }  // namespace firesteel::capture

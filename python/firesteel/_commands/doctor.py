@@ -25,6 +25,7 @@ VARIABLES = {
     "FIRESTEEL_CACHE_LIMIT": "how many bytes of them",
     "FIRESTEEL_POOL_LIMIT": "how many bytes of memory lie ready for results",
     "FIRESTEEL_CPU": "avx512, avx2 or sse: less than the machine has",
+    "FIRESTEEL_ATTENTION": "aten: attention is left to it",
     "FIRESTEEL_MATMUL": "aten or onednn: who multiplies matrices",
     "FIRESTEEL_SMALLEST_KERNEL": "1: every operator that can have a kernel gets one, alone as it may be",
     "FIRESTEEL_CHECK_SHAPES": "1: every result's layout is compared with the recorded one",
