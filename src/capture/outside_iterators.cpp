@@ -23,13 +23,27 @@ PyTypeObject* count_type() {
   return type;
 }
 
+// As CPython lays it out. Its __reduce__ warns from 3.12 on.
+struct Count {
+  PyObject_HEAD Py_ssize_t number;  // or the largest there is, where `object` counts
+  PyObject* object;
+  PyObject* step;
+};
+
+PyRef state_of_count(PyObject* iterator) {
+  auto* count = reinterpret_cast<Count*>(iterator);
+  const bool is_object = count->number == PY_SSIZE_T_MAX && count->object;
+  PyRef number = is_object ? PyRef::borrow(count->object) : checked(PyLong_FromSsize_t(count->number));
+  return checked(PyTuple_Pack(2, number.get(), count->step));
+}
+
 Kind kind_of(PyObject* iterator) {
   PyTypeObject* type = Py_TYPE(iterator);
   if (type == &PyListIter_Type || type == &PyTupleIter_Type) return Kind::Sequence;
   if (type == &PyRangeIter_Type) return Kind::Range;
   if (type == &PyEnum_Type) return Kind::Enumerate;
   if (type == &PyZip_Type) return Kind::Zip;
-  return type == count_type() ? Kind::Count : Kind::None;
+  return type == count_type() && type->tp_basicsize == sizeof(Count) ? Kind::Count : Kind::None;
 }
 
 // One at its end: (None,). Sequences and ranges: (what it goes over, index). Count: (number, step). Enumerate: (number,
@@ -40,6 +54,7 @@ PyRef read_state(PyObject* iterator) {
     PyErr_Format(PyExc_TypeError, "where a %.100s stands is not known", Py_TYPE(iterator)->tp_name);
     python::throw_python_error();
   }
+  if (kind == Kind::Count) return state_of_count(iterator);
   PyRef parts = checked(PyObject_CallMethod(iterator, "__reduce__", nullptr));
   PyObject* args = PyTuple_GET_ITEM(parts.get(), 1);
   PyObject* more = PyTuple_GET_SIZE(parts.get()) > 2 ? PyTuple_GET_ITEM(parts.get(), 2) : nullptr;
@@ -49,10 +64,6 @@ PyRef read_state(PyObject* iterator) {
       return more ? checked(PyTuple_Pack(2, first, more)) : checked(PyTuple_Pack(1, Py_None));
     case Kind::Range:
       return checked(PyTuple_Pack(2, first, more ? more : Py_None));
-    case Kind::Count: {
-      PyRef step = PyTuple_GET_SIZE(args) > 1 ? PyRef::borrow(PyTuple_GET_ITEM(args, 1)) : checked(PyLong_FromLong(1));
-      return checked(PyTuple_Pack(2, first, step.get()));
-    }
     case Kind::Enumerate:
       return checked(PyTuple_Pack(2, PyTuple_GET_ITEM(args, 1), first));
     default: {
