@@ -11,6 +11,7 @@
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/marks.h"
+#include "capture/python_forms.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/pytree.h"
@@ -211,14 +212,6 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
 }
 
 namespace {
-
-bool holds_tensor(PyObject* values) {
-  if (python::is_tensor(values)) return true;
-  if (PyDict_Check(values)) return holds_tensor(python::checked(PyDict_Values(values)).get());
-  if (!PyTuple_Check(values) && !PyList_Check(values)) return false;
-  PyObject** items = PySequence_Fast_ITEMS(values);
-  return std::any_of(items, items + PySequence_Fast_GET_SIZE(values), holds_tensor);
-}
 
 // `torch.div(6, 4)`: torch computes it where nothing is traced.
 bool is_made_of_numbers(PyObject* args, PyObject* kwargs, PyObject* result) {

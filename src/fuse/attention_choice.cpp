@@ -6,13 +6,27 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include "base/error.h"
 #include "graph/passes/purity.h"
 
 namespace firesteel {
 
-bool choose_attention(Graph& graph) {
+namespace {
+
+bool is_left_to_aten() {
   const char* set = std::getenv("FIRESTEEL_ATTENTION");
-  if (set && std::string_view(set) == "aten") return false;
+  const std::string_view asked = set ? set : "";
+  if (!asked.empty() && asked != "aten")
+    FS_RAISE(Error, "FIRESTEEL_ATTENTION is '{}'\n  try: aten, or leave it unset", asked);
+  return asked == "aten";
+}
+
+}  // namespace
+
+void check_attention_setting() { is_left_to_aten(); }
+
+bool choose_attention(Graph& graph) {
+  if (is_left_to_aten()) return false;
   static const auto ours = c10::Dispatcher::singleton().findSchemaOrThrow("firesteel::attention", "");
   bool changed = false;
   for (const auto& node : graph.nodes) {

@@ -9,4 +9,7 @@ namespace firesteel {
 // FIRESTEEL_ATTENTION=aten leaves all to ATen. True where something changed.
 bool choose_attention(Graph& graph);
 
+// Raises for a FIRESTEEL_ATTENTION that means nothing.
+void check_attention_setting();
+
 }  // namespace firesteel

@@ -41,6 +41,7 @@ NativeCode native_code(bool wait) {
 void check_native_settings() {
   check_kernel_target();
   check_matmul_setting();
+  check_attention_setting();
 }
 
 // The weights, and what runs once they have changed too often.

@@ -95,7 +95,8 @@ def test_models_train():
 
 
 @pytest.mark.parametrize(
-    ("name", "known"), [("FIRESTEEL_MATMUL", "aten or onednn"), ("FIRESTEEL_CPU", "avx512, avx2 or sse")]
+    ("name", "known"),
+    [("FIRESTEEL_MATMUL", "aten or onednn"), ("FIRESTEEL_CPU", "avx512, avx2 or sse"), ("FIRESTEEL_ATTENTION", "aten")],
 )
 def test_a_wrong_setting_is_named(monkeypatch, name, known):
     monkeypatch.setenv(name, "fast")
