@@ -10,8 +10,8 @@
 
 namespace firesteel {
 
-// A floating-point number made of sizes, or of numbers that the language layer keeps. It may be passed on; whoever looks
-// at it settles what it came from.
+// A floating-point number made of sizes, or of numbers that the language layer keeps. It may be passed on; whoever
+// looks at it settles what it came from.
 struct SizeFloat {
   OpenNumber number;
   std::vector<Dim> from;  // where no one keeps such numbers

@@ -154,7 +154,8 @@ void bind_controls(nb::module_& module) {
         captured_data() = {numbers, sizes};
       },
       nb::arg("numbers"), nb::arg("sizes"));
-  module.def("_lift_tensors", [](bool lift) { lifts_tensors() = lift; }, nb::arg("lift"));
+  module.def(
+      "_lift_tensors", [](bool lift) { lifts_tensors() = lift; }, nb::arg("lift"));
   module.def(
       "_set_exception_form", [](nb::handle form) { set_exception_form(form.ptr()); }, nb::arg("form").none());
   module.def(

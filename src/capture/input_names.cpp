@@ -18,8 +18,7 @@ std::vector<std::string> parameters_of_forward(PyObject* module) {
   auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(forward));
   PyRef variables = python::checked(PyCode_GetVarnames(code));
   std::vector<std::string> found;
-  for (int i = 0; i < code->co_argcount; ++i)
-    found.emplace_back(python::text_of(PyTuple_GET_ITEM(variables.get(), i)));
+  for (int i = 0; i < code->co_argcount; ++i) found.emplace_back(python::text_of(PyTuple_GET_ITEM(variables.get(), i)));
   return found;
 }
 

@@ -24,8 +24,7 @@ const Source* source_in(const OpenNumber& number) { return static_cast<const Sou
 
 PyObject* function_named(std::string_view name) {
   if (name == "float") return reinterpret_cast<PyObject*>(&PyFloat_Type);
-  if (name == "min" || name == "max")
-    return PyDict_GetItemString(PyEval_GetBuiltins(), name == "min" ? "min" : "max");
+  if (name == "min" || name == "max") return PyDict_GetItemString(PyEval_GetBuiltins(), name == "min" ? "min" : "max");
   return operator_function(std::string(name).c_str());
 }
 
@@ -201,9 +200,9 @@ PyObject* choose_node(PyObject*, PyObject* const* args, Py_ssize_t count) {
 }  // namespace
 
 PyRef choose_function() {
-  static PyMethodDef method = {
-      "_choose_node", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&choose_node)), METH_FASTCALL,
-      "One of two nodes of sizes or floats, by a node that is a truth."};
+  static PyMethodDef method = {"_choose_node",
+                               reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&choose_node)), METH_FASTCALL,
+                               "One of two nodes of sizes or floats, by a node that is a truth."};
   return checked(PyCFunction_New(&method, nullptr));
 }
 

@@ -1,5 +1,5 @@
-// The state of torch that captured code may change: grad mode, inference mode, autocast, the default dtype, the choice of
-// attention, hooks for saved tensors; and our error_on_graph_break().
+// The state of torch that captured code may change: grad mode, inference mode, autocast, the default dtype, the choice
+// of attention, hooks for saved tensors; and our error_on_graph_break().
 #pragma once
 
 #include "aot/trace.h"
@@ -9,8 +9,8 @@ namespace firesteel::capture {
 
 struct TorchModes {
   AmbientState ambient;
-  bool cache = true;            // of autocast
-  int nesting = 0;              // of autocast blocks
+  bool cache = true;  // of autocast
+  int nesting = 0;    // of autocast blocks
   at::ScalarType default_dtype = at::kFloat;
   guards::AttentionChoice attention;
   std::string hooks_refused;    // of saved tensors

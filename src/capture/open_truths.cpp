@@ -78,8 +78,8 @@ PyRef Capture::adopt_truth(const c10::SymBool& answer) {
   }
   const auto* asked = std::get_if<FloatTruth>(&ours->content());
   if (!asked || !asked->number.source) return decided();
-  return new_open_truth(
-      node, {static_cast<const Source*>(asked->number.source), asked->number.hint != 0, std::nullopt});
+  return new_open_truth(node,
+                        {static_cast<const Source*>(asked->number.source), asked->number.hint != 0, std::nullopt});
 }
 
 const Source* Capture::truth_source(PyObject* value) const {

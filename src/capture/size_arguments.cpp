@@ -177,10 +177,8 @@ PyRef Capture::adopt_sizes(PyRef value, bool keep_truths) {
     const c10::SymNode node = is_float || is_truth ? node_behind(part) : c10::SymNode();
     if (node && is_float) return adopt_float(c10::SymFloat(node));
     if (node && keep_truths) return adopt_truth(c10::SymBool(node));
-    if (is_float)
-      return checked(PyFloat_FromDouble(handle.cast<c10::SymFloat>().guard_float(__FILE__, __LINE__)));
-    if (is_truth)
-      return PyRef::borrow(handle.cast<c10::SymBool>().guard_bool(__FILE__, __LINE__) ? Py_True : Py_False);
+    if (is_float) return checked(PyFloat_FromDouble(handle.cast<c10::SymFloat>().guard_float(__FILE__, __LINE__)));
+    if (is_truth) return PyRef::borrow(handle.cast<c10::SymBool>().guard_bool(__FILE__, __LINE__) ? Py_True : Py_False);
     return PyRef::borrow(part);
   };
   Suspended suspended(*this);

@@ -73,9 +73,10 @@ constexpr auto kForbidden = std::to_array<ForbiddenLeaf>({
 });
 
 constexpr auto kConstantAttributes = std::to_array<std::string_view>(
-    {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cuda", "is_cpu", "itemsize", "nbytes",
-     "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "is_mps", "is_xpu", "is_xla", "is_ipu",
-     "is_hpu", "is_mtia", "is_maia", "is_vulkan", "is_meta", "names"});
+    {"shape",     "dtype",     "device",  "ndim",      "requires_grad", "layout",       "is_cuda",
+     "is_cpu",    "itemsize",  "nbytes",  "is_sparse", "is_sparse_csr", "is_quantized", "is_nested",
+     "is_mkldnn", "is_mps",    "is_xpu",  "is_xla",    "is_ipu",        "is_hpu",       "is_mtia",
+     "is_maia",   "is_vulkan", "is_meta", "names"});
 constexpr auto kViewAttributes = std::to_array<std::string_view>({"T", "mT", "H", "mH", "real", "imag", "data"});
 
 struct Leaves {

@@ -36,7 +36,7 @@ TEST(Page, StateIsPartOfTheSignature) {
   auto forward = [net](torch::Tensor x) mutable { return net->forward(x); };
   auto compiled =
 #include "page/block_2.inc"
-  const torch::Tensor x = torch::ones({1000});
+      const torch::Tensor x = torch::ones({1000});
   EXPECT_FALSE(at::equal(compiled(x), x));
   net->eval();
   EXPECT_TRUE(at::equal(compiled(x), x));
