@@ -229,7 +229,7 @@ at::Tensor record_on_number(const c10::OperatorHandle& op, const at::Tensor& ten
   const at::ScalarType dtype = c10::isFloatingType(tensor.scalar_type()) ? at::kDouble : at::kLong;
   const OutsideTrace outside;
   rest.insert(rest.begin(), at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(fake)));
-  Node* node = recorder.add_node(plan_of(op), rest);
+  Node* node = recorder.add_node(*plan_of(op), rest);
   Value* value = node->add_output(Type::tensor(dtype, at::kCPU, {}, {}));
   node->returns.push_back({});
   at::Tensor meta = meta_tensor({}, dtype);

@@ -184,7 +184,8 @@ bool run_with_open_number(const c10::OperatorHandle& op, c10::ArrayRef<IValue> a
 }
 
 void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& recorder, Stack* stack) {
-  const OpPlan& plan = plan_of(op);
+  const std::shared_ptr<const OpPlan> found = plan_of(op);
+  const OpPlan& plan = *found;
   const size_t base = stack->size() - plan.argument_count;
   c10::ArrayRef<IValue> args(stack->data() + base, plan.argument_count);
   if (read_symbol(plan, args, recorder, stack) || run_with_open_number(op, args, recorder, stack)) return;

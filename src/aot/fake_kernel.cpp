@@ -218,7 +218,8 @@ void decompose(const c10::OperatorHandle& op, Stack* stack, size_t base) {
 }
 
 void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
-  const OpPlan& plan = plan_of(op);
+  const std::shared_ptr<const OpPlan> found = plan_of(op);
+  const OpPlan& plan = *found;
   const size_t base = stack->size() - plan.argument_count;
   c10::ArrayRef<IValue> args(stack->data() + base, plan.argument_count);
   const ArgumentSummary sum = summarize(plan, args);

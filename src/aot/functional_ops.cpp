@@ -63,7 +63,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& inpu
 
 // A custom operator that writes: it gets copies of what it writes to, and the copies become the new values.
 void custom_op_on_copies(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
-  const OpPlan& plan = plan_of(op);
+  const std::shared_ptr<const OpPlan> found = plan_of(op);
+  const OpPlan& plan = *found;
   const size_t base = stack->size() - plan.argument_count;
   std::vector<std::pair<at::Tensor, at::Tensor>> written;  // wrapper → copy
   for (size_t i = 0; i < plan.argument_count; ++i) {

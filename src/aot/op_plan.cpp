@@ -2,10 +2,12 @@
 #include "aot/op_plan.h"
 
 #include <shared_mutex>
+#include <unordered_map>
 
 #include <ATen/core/enum_tag.h>
 
 #include "aot/ivalue_tensors.h"
+#include "graph/graph.h"
 
 namespace firesteel {
 namespace {
@@ -101,17 +103,18 @@ c10::DispatchKeySet OpPlan::keys_for(const torch::jit::Stack* stack) const {
   return (op.*exposed(EntryOfHandle{}))->op.dispatchKeyExtractor().getDispatchKeySetBoxed(stack);
 }
 
-const OpPlan& plan_of(const c10::OperatorHandle& op) {
+std::shared_ptr<const OpPlan> plan_of(const c10::OperatorHandle& op) {
   static std::shared_mutex mutex;
-  static std::unordered_map<c10::OperatorHandle, std::unique_ptr<OpPlan>> plans;
+  static std::unordered_map<c10::OperatorHandle, std::shared_ptr<const OpPlan>> plans;
+  if (!is_of_torch(op)) return std::make_shared<const OpPlan>(op);
   {
     std::shared_lock lock(mutex);
     auto found = plans.find(op);
-    if (found != plans.end()) return *found->second;
+    if (found != plans.end()) return found->second;
   }
-  auto plan = std::make_unique<OpPlan>(op);
+  auto plan = std::make_shared<const OpPlan>(op);
   std::unique_lock lock(mutex);
-  return *plans.emplace(op, std::move(plan)).first->second;
+  return plans.emplace(op, std::move(plan)).first->second;
 }
 
 }  // namespace firesteel

@@ -1,5 +1,7 @@
-// What tracing needs to know of an operator, worked out once.
+// What tracing needs to know of an operator.
 #pragma once
+
+#include <memory>
 
 #include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -39,6 +41,8 @@ struct OpPlan {
   c10::SmallVector<uint8_t, 4> written_arguments;
 };
 
-const OpPlan& plan_of(const c10::OperatorHandle& op);
+// Kept for torch's own operators. Those of others may be taken back and defined anew, or get kernels later: each call
+// looks again.
+std::shared_ptr<const OpPlan> plan_of(const c10::OperatorHandle& op);
 
 }  // namespace firesteel

@@ -178,7 +178,8 @@ bool is_inferring_shapes() { return t_inferring_for.has_value(); }
 bool infer_inner_call(const c10::OperatorHandle& op, Stack* stack) {
   // Functionalization runs an operator that writes on meta tensors too, as a check of its own.
   if (!t_inferring_for && !is_tracing()) return false;
-  const OpPlan& plan = plan_of(op);
+  const std::shared_ptr<const OpPlan> found = plan_of(op);
+  const OpPlan& plan = *found;
   const size_t base = stack->size() - plan.argument_count;
   c10::ArrayRef<IValue> args(stack->data() + base, plan.argument_count);
   bool on_meta = true, any = false;

@@ -20,7 +20,7 @@ bool is_bound_to_class(const Node& node) {
 }
 
 // It runs no code of the user's.
-bool is_of_torch(const c10::OperatorHandle& op) {
+bool runs_torch_alone(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
   return name.getNamespace() == "aten" ||
          (name.getNamespace() == "firesteel" && name.name != "firesteel::opaque_backward");
@@ -39,7 +39,7 @@ bool may_run_on_data(const Trace& trace, const Capture& capture, const BackendCh
   const auto& nodes = trace.joint.graph.nodes;
   return std::all_of(nodes.begin(), nodes.end(), [](const auto& node) {
     if (node->phase == Phase::Backward) return true;
-    return node->op.is_aten() && is_of_torch(*node->op.aten) && !op_facts(*node->op.aten).is_mutable;
+    return node->op.is_aten() && runs_torch_alone(*node->op.aten) && !op_facts(*node->op.aten).is_mutable;
   });
 }
 
@@ -57,8 +57,8 @@ Rerun rerun_of(const Trace& trace, const Capture& capture, const BackendChoice& 
       std::any_of(called.begin(), called.end(), [](const auto& node) { return is_bound_to_class(*node); }))
     return rerun;
   for (const auto& node : trace.joint.graph.nodes) {
-    if (!node->op.is_aten() || !is_of_torch(*node->op.aten)) return without_errors(rerun);
-    const OpFacts& facts = op_facts(*node->op.aten);
+    if (!node->op.is_aten() || !runs_torch_alone(*node->op.aten)) return without_errors(rerun);
+    const OpFacts facts = op_facts(*node->op.aten);
     if (facts.is_mutable || (facts.is_random && node->outputs.empty())) return without_errors(rerun);
     if (facts.is_random) add_generator_of(*node, rerun.generators);
   }

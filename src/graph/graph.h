@@ -193,13 +193,17 @@ FIRESTEEL_API Graph parse_graph(std::string_view text);
 // Throws InternalError naming the first rule that does not hold.
 FIRESTEEL_API void verify(const Graph& graph);
 
-// Facts of an operator that several passes ask for; computed once and cached.
+// Whether the operator came with torch or with us: it is there for good, and as it is. Those of others may be taken back
+// and defined anew.
+FIRESTEEL_API bool is_of_torch(const c10::OperatorHandle& op);
+
+// Facts of an operator that several passes ask for.
 struct OpFacts {
   bool is_view = false;     // some output shares memory with an input (schema alias, no write)
   bool is_mutable = false;  // writes to an argument
   bool is_random = false;   // draws from a generator
   bool is_pure = false;     // no writes, no randomness, no side effect: may be dropped, merged, run again
 };
-FIRESTEEL_API const OpFacts& op_facts(const c10::OperatorHandle& op);
+FIRESTEEL_API OpFacts op_facts(const c10::OperatorHandle& op);
 
 }  // namespace firesteel

@@ -1,9 +1,6 @@
 // Operators: their names in graph text, and the facts of them that passes ask for.
 #include <algorithm>
 #include <array>
-#include <memory>
-#include <mutex>
-#include <unordered_map>
 
 #include <c10/util/flat_hash_map.h>
 
@@ -88,32 +85,19 @@ OpFacts compute_facts(const c10::OperatorHandle& op) {
   return facts;
 }
 
-struct CachedFacts {
-  c10::OperatorName name;
-  OpFacts facts;
-};
-
-// Facts stay where they are for ever; an operator that is registered again at the address of an old one gets new ones.
-const CachedFacts* shared_facts(const c10::OperatorHandle& op) {
-  static std::mutex mutex;
-  static auto& cache = *new std::unordered_map<c10::OperatorName, std::unique_ptr<CachedFacts>>();
-  const c10::OperatorName& name = op.operator_name();
-  std::lock_guard lock(mutex);
-  auto& entry = cache[name];
-  if (!entry) entry = std::make_unique<CachedFacts>(CachedFacts{name, compute_facts(op)});
-  return entry.get();
-}
-
 }  // namespace
 
-const OpFacts& op_facts(const c10::OperatorHandle& op) {
-  // A table of the thread's own needs no lock; the name guards against a handle's address used again.
-  thread_local ska::flat_hash_map<c10::OperatorHandle, const CachedFacts*> seen;
-  auto found = seen.find(op);
-  if (found != seen.end() && found->second->name == op.operator_name()) return found->second->facts;
-  const CachedFacts* facts = shared_facts(op);
-  seen.insert_or_assign(op, facts);
-  return facts->facts;
+bool is_of_torch(const c10::OperatorHandle& op) {
+  const std::string_view name = op.operator_name().name;
+  const std::string_view space = name.substr(0, name.find("::"));
+  return space == "aten" || space == "prims" || space == "mkldnn" || space == "firesteel";
+}
+
+OpFacts op_facts(const c10::OperatorHandle& op) {
+  thread_local ska::flat_hash_map<c10::OperatorHandle, OpFacts> seen;  // the thread's own: no lock
+  if (!is_of_torch(op)) return compute_facts(op);
+  const auto found = seen.find(op);
+  return found != seen.end() ? found->second : seen.emplace(op, compute_facts(op)).first->second;
 }
 
 std::string Op::str() const {

@@ -118,7 +118,7 @@ void JointFacts::find_memory() {
     const c10::FunctionSchema& schema = node.op.aten->schema();
     auto [found, is_new] = records.try_emplace(&schema);
     if (is_new) {
-      const OpFacts& op = op_facts(*node.op.aten);
+      const OpFacts op = op_facts(*node.op.aten);
       found->second = {classify_op(node.op), op.is_pure, memory_effects(schema, op)};
     }
     const OpRecord& record = found->second;

@@ -453,6 +453,27 @@ def test_custom_operator_without_a_shape_rule():
     check(lambda x: torch.ops.firesteel_tests.halve(x + 1) * 2, (6, 4))
 
 
+@pytest.mark.parametrize("times", range(2))
+@pytest.mark.parametrize(
+    ("schema", "kernel", "function"),
+    [
+        ("(Tensor x) -> Tensor", lambda x: x.sin(), lambda op, x: op(x) + 1),
+        ("(Tensor x, int n, Tensor y) -> (Tensor, Tensor)", lambda x, n, y: (x * n, y + 1), lambda op, x: op(x, 3, x)[1]),
+        ("(Tensor(a!) x) -> ()", lambda x: [x.add_(1), None][1], lambda op, x: (op(x), x * 2)[1]),
+    ],
+)
+def test_custom_operator_that_is_defined_anew(schema, kernel, function, times):
+    """Under one name, with another schema each time: nothing that was known of the last one holds."""
+    library = torch.library.Library("firesteel_tests_anew", "FRAGMENT")
+    try:
+        library.define(f"op{schema}")
+        for key in ("CPU", "Meta"):
+            library.impl("op", (lambda x: None) if key == "Meta" and "!" in schema else kernel, key)
+        check(lambda x: function(torch.ops.firesteel_tests_anew.op, x), (3,))
+    finally:
+        library._destroy()
+
+
 # Nesting
 
 

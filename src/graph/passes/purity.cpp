@@ -42,7 +42,7 @@ bool writes(const Node& node) {
 bool is_pure(const Node& node) {
   // What finds out a symbol is needed by all that mention it.
   if (!node.op.is_aten() || !data_symbols_of(node).empty()) return false;
-  const OpFacts& facts = op_facts(*node.op.aten);
+  const OpFacts facts = op_facts(*node.op.aten);
   // A write that the schema hides and this call does not make leaves the call pure.
   return facts.is_pure || (facts.is_mutable && !facts.is_random && !writes(node));
 }
