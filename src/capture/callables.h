@@ -109,6 +109,8 @@ std::string module_name(PyObject* module);
 void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObject* value);
 // object.__setattr__
 void generic_store(Capture& capture, PyObject* object, PyObject* name, PyObject* value);
+// Into the object's own dict, whatever its class says. A null value deletes.
+void store_in_dict(Capture& capture, PyObject* object, const Source* source, PyObject* name, PyObject* value);
 
 // protocols.cpp
 bool is_true(Capture& capture, PyObject* value);

@@ -33,6 +33,11 @@ void set_field(PyObject*& field, PyRef value) {
   field = value.release();
 }
 
+void update_dict(PyObject* object, PyObject* entries) {
+  PyRef own = checked(PyObject_GenericGetDict(object, nullptr));
+  check(PyDict_Update(own.get(), entries) == 0);
+}
+
 }  // namespace
 
 void RecipeBook::settle(guards::Holdings& holdings) {
@@ -152,10 +157,7 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
         if (PyODict_Check(object.get())) check(base->tp_init(object.get(), none.get(), nullptr) == 0);
         refill(object.get(), contents.get());
       }
-      if (PyRef state = make(recipe.parts[1])) {
-        PyRef own = checked(PyObject_GenericGetDict(object.get(), nullptr));
-        check(PyDict_Update(own.get(), state.get()) == 0);
-      }
+      if (PyRef state = make(recipe.parts[1])) update_dict(object.get(), state.get());
       for (size_t i = 2; i + 1 < recipe.parts.size(); i += 2) {
         const int64_t offset = book_.recipes[recipe.parts[i]].index;
         slot_at(object.get(), offset) = make(recipe.parts[i + 1]).release();
@@ -175,6 +177,11 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
         PyObject* field = book_.recipes[recipe.parts[i]].held;
         check(Py_TYPE(field)->tp_descr_set(field, object.get(), make(recipe.parts[i + 1]).get()) == 0);
       }
+      return object;
+    }
+    case RecipeKind::Carrying: {
+      PyRef object = made_[index] = make(recipe.parts[0]);
+      update_dict(object.get(), make(recipe.parts[1]).get());
       return object;
     }
     case RecipeKind::Attribute:

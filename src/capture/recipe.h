@@ -42,6 +42,7 @@ using python::PyRef;
   X(Call, "what the method `object` of the part gives, without arguments")       \
   X(Stepped, "an iterator over the part, moved on by `index` items")             \
   X(Reduced, "what a callable gives for a tuple of arguments, then its state")   \
+  X(Carrying, "the first part, with what the second holds in its own dict")      \
   X(Number, "the number that tensor number `index` of the graph holds, or is")
 
 enum class RecipeKind : uint8_t {

@@ -109,12 +109,17 @@ int32_t RecipeMaker::of(PyObject* value) {
 int32_t RecipeMaker::tensor(PyObject* value) {
   if (const Source* source = capture_.tensor_source(value)) return load(source);
   if (!capture_.is_stand_in(value)) throw NoRecipe{PyRef::borrow(value), "a tensor"};
-  auto [found, is_new] = outputs_.try_emplace(value, 0);
-  if (is_new) {
-    found->second = add(RecipeKind::Output, nullptr, {}, static_cast<int64_t>(tensors_.size()));
-    tensors_.push_back(PyRef::borrow(value));
-  }
-  return found->second;
+  if (auto found = outputs_.find(value); found != outputs_.end()) return found->second;
+  const int32_t output = add(RecipeKind::Output, nullptr, {}, static_cast<int64_t>(tensors_.size()));
+  tensors_.push_back(PyRef::borrow(value));
+  outputs_.emplace(value, output);
+  // What the program keeps on it.
+  PyObject* dict = fs_instance_dict(value);
+  if (!dict || PyDict_GET_SIZE(dict) == 0) return output;
+  const int32_t carrying = outputs_[value] = add(RecipeKind::Carrying, nullptr, {output});
+  const int32_t carried = add(RecipeKind::Dict, nullptr, dict_parts(dict));
+  book_.recipes[carrying].parts.push_back(carried);
+  return carrying;
 }
 
 int32_t RecipeMaker::data_number(PyObject* value, PyRef held) {

@@ -75,6 +75,25 @@ void store_through(Capture& capture, PyObject* object, PyObject* name, PyObject*
 
 }  // namespace
 
+void store_in_dict(Capture& capture, PyObject* object, const Source* source, PyObject* name, PyObject* value) {
+  PyObject* dict = guards::instance_dict(object);
+  // An empty one: the guards must find it that way again.
+  if (!dict) dict = checked(PyObject_GenericGetDict(object, nullptr)).get();
+  const Source* in = capture.sources.step(source, AccessKind::InstanceDict);
+  capture.remember(dict, in);
+  if (!value) {
+    PyObject* there = PyDict_GetItemWithError(dict, name);
+    if (!there) {
+      capture.guard_absent(dict, in, name);
+      PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", Py_TYPE(object)->tp_name, name);
+      name_error(name, object);
+    }
+    capture.guard_present(dict, in, name);
+  }
+  capture.before_write(dict);
+  python::check((value ? PyDict_SetItem(dict, name, value) : PyDict_DelItem(dict, name)) == 0);
+}
+
 void generic_store(Capture& capture, PyObject* object, PyObject* name, PyObject* value) {
   PyTypeObject* type = Py_TYPE(object);
   PyObject* found = class_attribute(capture, type, name);
@@ -83,28 +102,11 @@ void generic_store(Capture& capture, PyObject* object, PyObject* name, PyObject*
     python::check(PyObject_GenericSetAttr(object, name, value) == 0);
     return;
   }
-  PyObject* dict = guards::instance_dict(object);
-  if (!dict && type->tp_dictoffset) {
-    // An empty one: the guards must find it that way again.
-    dict = checked(PyObject_GenericGetDict(object, nullptr)).get();
-  }
-  if (!dict) {
+  if (!guards::instance_dict(object) && !type->tp_dictoffset) {
     python::check(PyObject_GenericSetAttr(object, name, value) == 0);  // raises
     return;
   }
-  const Source* in = capture.sources.step(capture.need_source(object), AccessKind::InstanceDict);
-  capture.remember(dict, in);
-  if (!value) {
-    PyObject* there = PyDict_GetItemWithError(dict, name);
-    if (!there) {
-      capture.guard_absent(dict, in, name);
-      PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", type->tp_name, name);
-      name_error(name, object);
-    }
-    capture.guard_present(dict, in, name);
-  }
-  capture.before_write(dict);
-  python::check((value ? PyDict_SetItem(dict, name, value) : PyDict_DelItem(dict, name)) == 0);
+  store_in_dict(capture, object, capture.need_source(object), name, value);
 }
 
 void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObject* value) {

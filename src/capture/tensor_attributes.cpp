@@ -61,8 +61,9 @@ PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
     PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
     const Source* source = real ? capture.source_of(real) : nullptr;
     const Source* in = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
-    if (value) return in ? capture.admit(value, capture.sources.item(in, name)) : capture.adopt(PyRef::borrow(value));
-    if (in) capture.add_guard({GuardKind::Absent, in, PyRef::borrow(name)});
+    if (value) return in ? capture.read_key(dict, in, name, value) : capture.adopt(PyRef::borrow(value));
+    if (in && dict) capture.guard_absent(dict, in, name);
+    if (in && !dict) capture.add_guard({GuardKind::Absent, in, PyRef::borrow(name)});
     return {};
   }
   const bool is_method = found && (Py_IS_TYPE(found, &PyMethodDescr_Type) || PyFunction_Check(found) ||

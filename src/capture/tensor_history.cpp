@@ -51,6 +51,19 @@ void store_gradient(Capture& capture, PyObject* tensor, PyObject* value) {
   capture.written_gradients.emplace_back(PyRef::borrow(real), std::move(gradient));
 }
 
+// What a program keeps on the tensor object itself; on one that the graph computes, it is part of its recipe.
+void store_own_attribute(Capture& capture, PyObject* tensor, PyObject* name, PyObject* value) {
+  PyObject* real = capture.real_of(tensor);
+  const Source* source = real ? capture.source_of(real) : nullptr;
+  if (real && !source)
+    capture.stop(BreakReason::Write, fmt::format("setting or deleting `.{}` of a tensor", python::text_of(name)));
+  if (!real) {
+    python::check(PyObject_GenericSetAttr(tensor, name, value) == 0);
+    return;
+  }
+  store_in_dict(capture, real, source, name, value);
+}
+
 }  // namespace
 
 PyRef change_of_history(Capture& capture, PyObject* callable, const CallArgs& args) {
@@ -85,6 +98,7 @@ void store_tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name, 
     args.values = {PyRef::borrow(tensor), PyRef::borrow(value)};
     if (change_of_history(capture, method.get(), args)) return;
   }
+  if (!_PyType_Lookup(Py_TYPE(tensor), name)) return store_own_attribute(capture, tensor, name, value);
   const bool history = text == "data" || text == "requires_grad" || text == "_backward_hooks";
   capture.stop(history ? BreakReason::Autograd : BreakReason::Write,
                history ? fmt::format("`.{}` of a tensor is set", text)
