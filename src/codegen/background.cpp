@@ -2,6 +2,7 @@
 #include "codegen/background.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <cstdlib>
@@ -14,6 +15,8 @@ namespace firesteel {
 
 class Compiler {
  public:
+  static inline std::atomic<bool> was_asked = false;  // for anything
+
   static Compiler& of_process() {
     static auto* compiler = new Compiler();  // never destroyed: its thread may outlive the statics
     return *compiler;
@@ -39,10 +42,21 @@ class Compiler {
     ensure_thread();
   }
 
+  void end() {
+    {
+      std::lock_guard lock(mutex_);
+      ending_ = true;
+      changed_->notify_all();
+    }
+    if (alive_) thread_->join();
+    alive_ = false;
+  }
+
  private:
   Compiler() {
+    was_asked = true;
     kernel_counters();  // makes its locks known to fork first: they are then taken last, as when compiling
-    std::atexit([] { of_process().end(); });  // before LLVM's statics are destroyed: they are older
+    std::atexit([] { of_process().end(); });  // for a process that another thread than the first one ends
     pthread_atfork([] { of_process().before_fork(); }, [] { of_process().after_fork(/*in_child=*/false); },
                    [] { of_process().after_fork(/*in_child=*/true); });
   }
@@ -93,16 +107,6 @@ class Compiler {
     compiling_.unlock();
   }
 
-  void end() {
-    {
-      std::lock_guard lock(mutex_);
-      ending_ = true;
-      changed_->notify_all();
-    }
-    if (alive_) thread_->join();
-    alive_ = false;
-  }
-
   std::mutex compiling_;  // held while a kernel is compiled; taken before `mutex_` where both are
   std::mutex mutex_;      // guards all below
   std::condition_variable* changed_ = new std::condition_variable();
@@ -112,6 +116,21 @@ class Compiler {
   bool ending_ = false;
   bool held_ = false;
 };
+
+namespace {
+
+// Ends the compiling thread with the process's first thread: LLVM makes statics as it goes, which are younger than any
+// function given to atexit() before, and would be destroyed under its hands. What belongs to the thread that ends the
+// process goes before all of them.
+struct EndsWithFirstThread {
+  ~EndsWithFirstThread() {
+    if (getpid() == gettid() && Compiler::was_asked) Compiler::of_process().end();
+  }
+};
+thread_local EndsWithFirstThread g_ends_with_first_thread;
+[[maybe_unused]] const EndsWithFirstThread* const g_made = &g_ends_with_first_thread;  // by the thread that loads us
+
+}  // namespace
 
 KernelJob::KernelJob(std::vector<LoopKernel> kernels) : kernels_(std::move(kernels)) {
   functions_.reserve(kernels_.size());

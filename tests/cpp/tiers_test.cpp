@@ -33,6 +33,20 @@ class Tiers : public testing::Test {
   void TearDown() override { firesteel::hold_background_compiler(false); }
 };
 
+TEST_F(Tiers, TheProcessMayEndWhileItsFirstKernelsAreMade) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fresh process each, in which LLVM has done nothing yet
+  for (int delay = 0; delay < 24; ++delay) {
+    EXPECT_EXIT(
+        {
+          firesteel::hold_background_compiler(false);
+          firesteel::compile(program)(at::randn({5, 3}));
+          std::this_thread::sleep_for(std::chrono::milliseconds(delay / 2));
+          std::exit(0);
+        },
+        testing::ExitedWithCode(0), "");
+  }
+}
+
 TEST_F(Tiers, WaitingGivesNativeCodeAtOnce) {
   firesteel::CompileOptions options;
   options.wait = true;
