@@ -204,6 +204,9 @@ def _is_profiling() -> bool: ...
 def _empty_pool() -> None:
     """Gives memory that kernels' results have left back to the system."""
 
+def _forget_contests() -> None:
+    """For tests: libraries are compared, or looked up on disk, once more."""
+
 def _forget_kernels() -> None:
     """For tests: kernels are made, or taken from disk, once more."""
 

@@ -1,7 +1,7 @@
 // Products and convolutions whose weights are constant call oneDNN, with the weights in its own layout.
 #include "freeze/rewriter.h"
 
-#include "fuse/matmul_choice.h"
+#include "fuse/library_choice.h"
 
 namespace firesteel {
 namespace {

@@ -59,7 +59,8 @@ bool same_layout(const Value* a, const Value* b) {
 bool gives_own_memory(const Node* maker) {
   if (!maker || !maker->op.is_aten()) return false;
   const std::string& name = maker->op.aten->operator_name().name;
-  return name.starts_with("aten::") || name.starts_with("mkldnn::") || name == "firesteel::table_gradient";
+  return name.starts_with("aten::") || name.starts_with("mkldnn::") || name == "firesteel::table_gradient" ||
+         name == "firesteel::product" || name == "firesteel::convolution";
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "python/tensor_objects.h"
 #include "python/user_frames.h"
 #include "runtime/buffer_pool.h"
+#include "runtime/fastest.h"
 #include "runtime/frozen_weights.h"
 #include "runtime/run_costs.h"
 #include "runtime/run_counters.h"
@@ -97,6 +98,9 @@ nb::dict native_counts() {
   result["onednn_matmuls"] = runs.onednn_matmuls;
   result["open_kernels"] = runs.open_kernels;
   const FrozenCounters frozen = frozen_counters();
+  const ContestCounters contests = contest_counters();
+  result["contests_held"] = contests.held;
+  result["contests_loaded"] = contests.loaded;
   result["frozen_runs"] = frozen.runs;
   result["weights_prepared"] = frozen.preparations;
   return result;
@@ -165,6 +169,8 @@ NB_MODULE(_C, module) {
   module.def("_is_profiling", &is_profiling);
   module.def("_empty_pool", &empty_pool, "Gives memory that kernels' results have left back to the system.");
   module.def("_forget_kernels", &forget_kernels, "For tests: kernels are made, or taken from disk, once more.");
+  module.def("_forget_contests", &forget_contests,
+             "For tests: libraries are compared, or looked up on disk, once more.");
   module.def(
       "_round_trip",
       [](nb::handle value) {

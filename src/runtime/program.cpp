@@ -165,9 +165,22 @@ void Program::begin(const Graph& graph) {
 bool Program::may_refuse(const Instruction& instruction) {
   if (instruction.kernel) return instruction.kernel->may_refuse();
   if (op_facts(*instruction.op).is_view) return false;
-  static constexpr std::string_view kNever[] = {
-      "aten::mm",    "aten::addmm",    "aten::bmm",  "aten::baddbmm", "aten::convolution", "aten::convolution_backward",
-      "aten::clone", "aten::_to_copy", "aten::copy", "aten::full",    "aten::empty",       "mkldnn::_linear_pointwise"};
+  static constexpr std::string_view kNever[] = {"aten::mm",
+                                                "aten::addmm",
+                                                "aten::bmm",
+                                                "aten::baddbmm",
+                                                "aten::convolution",
+                                                "aten::convolution_backward",
+                                                "aten::clone",
+                                                "aten::_to_copy",
+                                                "aten::copy",
+                                                "aten::full",
+                                                "aten::empty",
+                                                "mkldnn::_linear_pointwise",
+                                                "firesteel::product",
+                                                "firesteel::batch_product",
+                                                "firesteel::convolution",
+                                                "firesteel::convolution_backward"};
   return std::find(std::begin(kNever), std::end(kNever), instruction.op->operator_name().name) == std::end(kNever);
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "runtime/fastest.h"
 #include "runtime/frozen_weights.h"
 
 namespace firesteel {
@@ -17,6 +18,7 @@ RunCounters run_counters() { return {g_native_ops, g_aten_ops, g_kernels, g_oned
 void reset_run_counters() {
   g_native_ops = g_aten_ops = g_kernels = g_onednn_matmuls = g_open_kernels = 0;
   reset_frozen_counters();
+  reset_contest_counters();
 }
 
 void count_run(const RunCounters& run) {
@@ -27,5 +29,7 @@ void count_run(const RunCounters& run) {
   g_onednn_matmuls.fetch_add(run.onednn_matmuls, order);
   g_open_kernels.fetch_add(run.open_kernels, order);
 }
+
+void count_onednn_product() { g_onednn_matmuls.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace firesteel

@@ -18,5 +18,6 @@ struct RunCounters {
 FIRESTEEL_API RunCounters run_counters();
 FIRESTEEL_API void reset_run_counters();
 void count_run(const RunCounters& run);  // adds to them
+void count_onednn_product();             // of one that was chosen as it ran
 
 }  // namespace firesteel

@@ -10,8 +10,8 @@
 #include "freeze/freeze.h"
 #include "fuse/attention_choice.h"
 #include "fuse/from_end.h"
+#include "fuse/library_choice.h"
 #include "fuse/loss_parts.h"
-#include "fuse/matmul_choice.h"
 #include "fuse/table_gradients.h"
 #include "graph/data_symbols.h"
 #include "runtime/frozen_weights.h"
@@ -27,7 +27,7 @@ FuseOptions fuse_options() {
 
 bool prepare_for_native(Graph& graph) {
   bool changed = false;
-  for (auto* change : {choose_matmuls, choose_attention, split_losses, choose_table_gradients, join_flipped_sums})
+  for (auto* change : {choose_libraries, choose_attention, split_losses, choose_table_gradients, join_flipped_sums})
     changed = change(graph) || changed;
   return changed;
 }

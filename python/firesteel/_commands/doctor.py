@@ -27,6 +27,7 @@ VARIABLES = {
     "FIRESTEEL_CPU": "avx512, avx2 or sse: less than the machine has",
     "FIRESTEEL_ATTENTION": "aten: attention is left to it",
     "FIRESTEEL_MATMUL": "aten or onednn: who multiplies matrices",
+    "FIRESTEEL_MEASURE": "0: libraries are chosen by a rule, not by measuring",
     "FIRESTEEL_SMALLEST_KERNEL": "1: every operator that can have a kernel gets one, alone as it may be",
     "FIRESTEEL_CHECK_SHAPES": "1: every result's layout is compared with the recorded one",
     "FIRESTEEL_SPOIL": "an operation of kernels (tanh): computed wrongly, for tests of what finds such mistakes",

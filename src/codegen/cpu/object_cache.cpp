@@ -16,6 +16,8 @@
 #include <llvm/Config/llvm-config.h>
 #include <llvm/Support/xxhash.h>
 
+#include "base/cache_folder.h"
+
 namespace firesteel::cpu {
 namespace {
 
@@ -37,32 +39,9 @@ std::string full_key(const std::string& key) {
 
 uint64_t hash(llvm::StringRef bytes) { return llvm::xxh3_64bits(bytes); }
 
-std::string user_folder() {
-  if (const char* off = std::getenv("FIRESTEEL_CACHE"); off && std::strcmp(off, "0") == 0) return {};
-  if (const char* named = std::getenv("FIRESTEEL_CACHE_DIR"); named && *named) return named;
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache == '/')
-    return std::string(cache) + "/firesteel";
-  if (const char* home = std::getenv("HOME"); home && *home == '/') return std::string(home) + "/.cache/firesteel";
-  return {};
-}
-
-bool is_users_alone(const std::string& folder) {
-  struct stat found {};
-  return lstat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == geteuid() &&
-         (found.st_mode & 077) == 0;
-}
-
 }  // namespace
 
-ObjectCache ObjectCache::at_hand() {
-  const std::string base = user_folder();
-  if (base.empty()) return ObjectCache("");
-  const std::string folder = base + "/kernels";
-  std::error_code failed;
-  fs::create_directories(base, failed);
-  mkdir(folder.c_str(), 0700);
-  return ObjectCache(is_users_alone(folder) ? folder : "");
-}
+ObjectCache ObjectCache::at_hand() { return ObjectCache(cache_folder("kernels")); }
 
 std::string ObjectCache::path(const std::string& key) const {
   const llvm::XXH128_hash_t name = llvm::xxh3_128bits(llvm::arrayRefFromStringRef(key));

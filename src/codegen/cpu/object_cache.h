@@ -15,8 +15,6 @@ namespace firesteel::cpu {
 
 class ObjectCache {
  public:
-  // Where FIRESTEEL_CACHE_DIR says, else in the user's cache folder; FIRESTEEL_CACHE=0: nowhere. Asked at each use, so
-  // that a program may set it late.
   static ObjectCache at_hand();
 
   // `key`: the text of the kernel and of the machine it is for. Null where there is none.

@@ -11,11 +11,13 @@
 #include <torch/library.h>
 
 #include "runtime/attention/rows.h"
+#include "runtime/fastest.h"
 
 namespace firesteel::attention {
 namespace {
 
-constexpr int64_t kWidthStep = 16;  // lanes of the widest vectors
+constexpr int64_t kWidthStep = 16;      // lanes of the widest vectors
+constexpr double kWorthAContest = 1e6;  // multiplications
 
 Rows best_rows() {
   const char* set = std::getenv("FIRESTEEL_CPU");
@@ -49,20 +51,14 @@ bool fits(const at::Tensor& query, const at::Tensor& key, const at::Tensor& valu
 
 int64_t step_of(const at::Tensor& mask, int64_t dim) { return mask.size(dim) == 1 ? 0 : mask.stride(dim); }
 
-std::tuple<at::Tensor, at::Tensor> attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                          double dropout, bool causal, const std::optional<at::Tensor>& mask,
-                                          std::optional<double> scale) {
-  if (query.numel() == 0)
-    return {at::empty_like(query),
-            at::empty({query.size(0), query.size(2), query.size(1)}, query.options()).transpose(1, 2)};
-  if (!fits(query, key, value, dropout, mask))
-    return at::_scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout, causal, mask, scale);
+using Attended = std::tuple<at::Tensor, at::Tensor>;
+
+Attended by_rows(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool causal,
+                 const std::optional<at::Tensor>& mask, std::optional<double> scale) {
   static const Rows rows = best_rows();
   const int64_t batch = query.size(0), heads = query.size(1), queries = query.size(2), width = query.size(3);
   at::Tensor out = at::empty_like(query);
   at::Tensor logs = at::empty({batch, queries, heads}, query.options()).transpose(1, 2);
-  if (out.stride(3) != 1)
-    return at::_scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout, causal, mask, scale);
   Head first{};
   first.query_stride = query.stride(2), first.key_stride = key.stride(2), first.value_stride = value.stride(2);
   first.out_stride = out.stride(2), first.log_stride = logs.stride(2);
@@ -94,6 +90,25 @@ std::tuple<at::Tensor, at::Tensor> attend(const at::Tensor& query, const at::Ten
                      }
                    });
   return {std::move(out), std::move(logs)};
+}
+
+Attended attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout, bool causal,
+                const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+  if (query.numel() == 0)
+    return {at::empty_like(query),
+            at::empty({query.size(0), query.size(2), query.size(1)}, query.options()).transpose(1, 2)};
+  const auto by_aten = [&] {
+    return at::_scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout, causal, mask, scale);
+  };
+  if (!fits(query, key, value, dropout, mask)) return by_aten();
+  const auto by_ours = [&] { return by_rows(query, key, value, causal, mask, scale); };
+  const int64_t heads = query.size(0) * query.size(1), queries = query.size(2), keys = key.size(2),
+                width = query.size(3);
+  Contest contest{"attention", {size_class(heads), size_class(queries), size_class(keys), width, causal}};
+  contest.facts.push_back(mask && mask->defined());
+  contest.work = 2.0 * static_cast<double>(heads * queries) * static_cast<double>(keys * width);
+  if (contest.work < kWorthAContest) return by_ours();
+  return run_fastest<Attended>(contest, {by_ours, by_aten});
 }
 
 }  // namespace
