@@ -12,10 +12,16 @@ _USERS = "torch._dynamo.test"  # what tests are written with: testing, test_case
 def is_pytorch():
     """Whether a routed name was called by PyTorch's compiler. To be asked first of all."""
     frame = sys._getframe(2)
-    if frame.f_code.co_filename == dropin.__file__:  # the code that stands in for the name
+    if dropin.stands_in(frame.f_code):
         frame = frame.f_back
     name = frame.f_globals.get("__name__") or ""
     return name.startswith(_PYTORCHS) and not name.startswith(_USERS)
+
+
+def is_backward(model):
+    """Whether it is a graph that PyTorch's compiled autograd has recorded, which only its own compiler understands."""
+    is_named = type(model).__name__.startswith("CompiledAutograd")
+    return is_named and isinstance(model, sys.modules["torch.fx"].GraphModule)
 
 
 def compile(model, backend, fullgraph, dynamic, mode, options, disable):

@@ -12,6 +12,7 @@ from .. import _C, _branches
 
 _LATE = "torch._dynamo"
 _routes = {}  # key -> our function, for the code that stands in
+_stand_ins = set()  # ids of the code that stands in for functions of PyTorch's
 _changes = []  # what uninstall() undoes, in order
 _installed = False
 
@@ -67,6 +68,11 @@ def original(function):
     return _routes.get(("original", id(function)), function)
 
 
+def stands_in(code):
+    """Whether the code is what a routed function has for its own."""
+    return id(code) in _stand_ins
+
+
 def _is_loaded(name):
     module = sys.modules.get(name)
     return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
@@ -102,28 +108,44 @@ def _exchange_code(theirs, ours):
     clone.__kwdefaults__ = before[2]
     _routes["original", key] = clone
     _routes[key] = ours
-    theirs.__code__ = _stand_in(theirs, key)
+    theirs.__code__ = _stand_in(theirs, key, getattr(ours, "is_followed_by_pytorch", False))
+    _stand_ins.add(id(theirs.__code__))
     theirs.__defaults__ = theirs.__kwdefaults__ = None
     if not getattr(ours, "keeps_rule", False):
         _C._set_mark(theirs, "Substituted", getattr(ours, "inside", ours))
 
     def undo():
         _C._set_mark(theirs, "None")
+        _stand_ins.discard(id(theirs.__code__))
         theirs.__code__, theirs.__defaults__, theirs.__kwdefaults__ = before
         del _routes[key], _routes["original", key]
 
     _changes.append(undo)
 
 
-def _stand_in(theirs, key):
-    """Code for a function of another module that calls ours: it must find its way without that module's globals."""
+def _stand_in(theirs, key, is_followed):
+    """Code for a function of another module that calls ours: it must find its way without that module's globals.
+
+    Where PyTorch's own compiler follows the function, as in torch.export, it must come to the original.
+    """
+    original = ""
+    if is_followed:
+        name = f"_{theirs.__name__}_without_firesteel"
+        theirs.__globals__[name] = _routes["original", key]
+        original = f"    if torch.compiler.is_dynamo_compiling():\n        return {name}(*args, **kwargs)\n"
     source = (
         "def stand_in(*args, **kwargs):\n"
+        f"{original}"
         f"    return __import__('sys').modules[{__name__!r}]._routes[{key}](*args, **kwargs)\n"
     )
     space = {}
     exec(compile(source, __file__, "exec"), space)
-    return space["stand_in"].__code__.replace(co_name=theirs.__name__, co_qualname=theirs.__qualname__)
+    # PyTorch's compiler, where it is at work itself, knows its own functions by the files they stand in.
+    before = theirs.__code__
+    return space["stand_in"].__code__.replace(
+        co_name=theirs.__name__, co_qualname=theirs.__qualname__, co_filename=before.co_filename,
+        co_firstlineno=before.co_firstlineno,
+    )  # fmt: skip
 
 
 class _Finder:

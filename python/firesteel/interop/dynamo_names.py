@@ -12,8 +12,7 @@ from torch._library import opaque_object
 import firesteel
 
 from .. import _value_types
-from .._compiled_module import CompiledModule
-from . import callers, dropin, guard_failures, torch_names
+from . import callers, dropin, guard_failures, optimized_modules, torch_names
 from .torch_names import misuse_as_pytorch_says
 
 _reset_code = torch._dynamo.reset_code  # in C: its name is exchanged, not its code
@@ -152,7 +151,7 @@ def routes():
         "disable_nested_graph_breaks": AsItIs,
         "list_backends": torch_names.list_backends,
         "register_backend": register_backend,
-        "OptimizedModule": CompiledModule,
+        "OptimizedModule": optimized_modules.OptimizedModule,
     }
     for name, ours in functions.items():
         yield dynamo, name, ours
@@ -161,4 +160,4 @@ def routes():
     yield decorators, "skip", skip
     yield decorators, "leaf_function", leaf_function
     yield opaque_object, "register_opaque_type", register_opaque_type
-    yield eval_frame, "OptimizedModule", CompiledModule
+    yield eval_frame, "OptimizedModule", optimized_modules.OptimizedModule

@@ -27,8 +27,9 @@ def compile(
     **more,
 ):
     """torch.compile, by Firesteel: PyTorch's backends are found under their own names, its options are accepted."""
-    if callers.is_pytorch():
+    if callers.is_pytorch() or callers.is_backward(model):
         return callers.compile(model, backend, fullgraph, dynamic, mode, options, disable)
+    asked = backend, fullgraph, dynamic, mode, options, disable
     if backend is None:
         backend = _backends.get_default_backend() if _backends.is_default_set() else "inductor"
     backend = known_backend(backend)
@@ -50,7 +51,9 @@ def compile(
         recompile_limit=recompile_limit,
         **more,
     )
-    return functools.partial(apply_to, apply) if model is None else apply_to(apply, model)
+    if model is not None:
+        return apply_to(apply, model)
+    return lambda model: callers.compile(model, *asked) if callers.is_backward(model) else apply_to(apply, model)
 
 
 def compile_inside(model=None, **options):
@@ -118,6 +121,8 @@ def misuse_as_pytorch_says(function):
 
 def allow_in_graph(fn):
     """A torch.autograd.Function is one call of the graph as it is."""
+    if callers.is_pytorch():
+        return dropin.original(sys.modules["torch._dynamo"].allow_in_graph)(fn)
     if isinstance(fn, type) and issubclass(fn, torch.autograd.Function):
         return fn
     return misuse_as_pytorch_says(firesteel.allow_in_graph)(fn)
@@ -160,6 +165,7 @@ def while_loop(cond_fn, body_fn, carried_inputs):
 
 # Capture has rules of its own for these.
 is_compiling.keeps_rule = is_dynamo_compiling.keeps_rule = cond.keeps_rule = while_loop.keeps_rule = True
+cond.is_followed_by_pytorch = while_loop.is_followed_by_pytorch = True
 
 
 def reset():

@@ -116,9 +116,27 @@ def test_what_pytorch_compiles_by_itself(tmp_path):
         self.assertEqual(f(ones), ones * 10)
         self.assertEqual(torch.compile(f, backend="eager")(ones), ones * 10)
 
+    def test_backwards_that_pytorch_compiles(self):
+        from torch._dynamo import compiled_autograd
+        weight = torch.randn(3, 3, requires_grad=True)
+        def backward():
+            weight.grad = None
+            (ones @ weight).relu().square().sum().backward()
+            return weight.grad
+        wanted = backward()
+        for backend in ("eager", "aot_eager"):
+            for compiler in (torch.compile(backend=backend), lambda graph: torch.compile(graph, backend=backend)):
+                with compiled_autograd._enable(compiler):
+                    self.assertEqual(backward(), wanted)
+
     def test_dynamo_exports(self):
         module, _ = torch._dynamo.export(lambda x: x.sin() + 1)(ones)
         self.assertEqual(module(ones), ones.sin() + 1)
+        class Net(torch.nn.Module):
+            def forward(self, x):
+                return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
+        for exported in (torch._dynamo.export(Net())(ones)[0], torch.export.export(Net(), (ones,)).module()):
+            self.assertEqual([exported(ones), exported(-ones)], [ones.sin(), (-ones).cos()])
         exported = torch.export.export(torch.nn.Linear(3, 3), (ones,))
         self.assertEqual(exported.module()(ones).shape, (3,))
 
