@@ -13,8 +13,8 @@
 namespace firesteel {
 namespace {
 
-constexpr int64_t kLeast = int64_t{16} << 20;  // bytes; for less it is not worth a walk through malloc's lists
-constexpr int64_t kTimes = 4;                  // a backward at most
+constexpr int64_t kLeast = int64_t{2} << 20;  // bytes; for less it is not worth a walk through malloc's lists
+constexpr int64_t kTimes = 8;                 // a backward at most
 
 int64_t peak_bytes() {
   rusage usage{};
