@@ -9,6 +9,7 @@ import operator
 
 import torch
 import torch.utils.checkpoint
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 
 # ---- functions of the operator module that are no operators
 
@@ -154,6 +155,14 @@ def _gives_gradients(args):
     return any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
 
 
+# ---- functions that torch.compiler.nested_compile_region() marks
+
+
+def _region(function, *args, **kwargs):
+    """The function as it is: kernels that are alike are made once anyway."""
+    return function(*args, **kwargs)
+
+
 # ---- min() and max() of tensors with one value, which Python finds by looking at data
 
 
@@ -195,6 +204,7 @@ FORMS = {
     torch.Tensor: _tensor_type(None),
     **{kind: _tensor_type(dtype) for kind, dtype in _DTYPES_OF_TYPES.items()},
     torch.utils.checkpoint.checkpoint: _checkpoint,
+    invoke_subgraph_placeholder: _region,
 }
 
 # Followed where a list or tuple with tensors in it is given.

@@ -2,6 +2,7 @@
 #include "aot/trace.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/clone.h>
 #include <c10/core/GradMode.h>
@@ -82,6 +83,29 @@ class NoLookForNan {
   bool was_on_;
 };
 
+// Hooks that a program has set around the call see what is saved when the graph runs, never stand-ins.
+class NoOuterSavedHooks {
+ public:
+  NoOuterSavedHooks() : outer_(Hooks::get_tls_state().stack) {
+    if (!outer_.empty()) exchange({});
+  }
+  ~NoOuterSavedHooks() {
+    if (!outer_.empty()) exchange(outer_);
+  }
+  NoOuterSavedHooks(const NoOuterSavedHooks&) = delete;
+  NoOuterSavedHooks& operator=(const NoOuterSavedHooks&) = delete;
+
+ private:
+  using Hooks = at::SavedTensorDefaultHooks;
+  using Stack = decltype(at::impl::SavedTensorDefaultHooksTLS::stack);
+  static void exchange(const Stack& stack) {
+    at::impl::SavedTensorDefaultHooksTLS state = Hooks::get_tls_state();
+    state.stack = stack;
+    Hooks::set_tls_state(state);
+  }
+  Stack outer_;
+};
+
 // Checkpointing of the reentrant kind calls backward() inside its own backward: it sets .grad of what it captured, and
 // refuses to run where gradients of given inputs are asked for.
 bool runs_backward_inside(const torch::autograd::variable_list& roots) {
@@ -132,6 +156,7 @@ class Tracing {
   Trace run(const FlatFunction& function, const std::vector<at::Tensor>& inputs) {
     result_.ambient = AmbientState::current();
     {
+      const NoOuterSavedHooks no_outer_hooks;
       RecorderScope scope(recorder_);
       FunctionResult returned = function(enter(inputs));
       recorder_->rethrow_failure();

@@ -193,8 +193,8 @@ FIRESTEEL_API Graph parse_graph(std::string_view text);
 // Throws InternalError naming the first rule that does not hold.
 FIRESTEEL_API void verify(const Graph& graph);
 
-// Whether the operator came with torch or with us: it is there for good, and as it is. Those of others may be taken back
-// and defined anew.
+// Whether the operator came with torch or with us: it is there for good, and as it is. Those of others may be taken
+// back and defined anew.
 FIRESTEEL_API bool is_of_torch(const c10::OperatorHandle& op);
 
 // Facts of an operator that several passes ask for.

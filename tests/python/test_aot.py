@@ -458,7 +458,11 @@ def test_custom_operator_without_a_shape_rule():
     ("schema", "kernel", "function"),
     [
         ("(Tensor x) -> Tensor", lambda x: x.sin(), lambda op, x: op(x) + 1),
-        ("(Tensor x, int n, Tensor y) -> (Tensor, Tensor)", lambda x, n, y: (x * n, y + 1), lambda op, x: op(x, 3, x)[1]),
+        (
+            "(Tensor x, int n, Tensor y) -> (Tensor, Tensor)",
+            lambda x, n, y: (x * n, y + 1),
+            lambda op, x: op(x, 3, x)[1],
+        ),
         ("(Tensor(a!) x) -> ()", lambda x: [x.add_(1), None][1], lambda op, x: (op(x), x * 2)[1]),
     ],
 )

@@ -1,6 +1,9 @@
 """Who calls a routed name: PyTorch's own compiler, where a program uses it by name, must find its own parts."""
 
 import sys
+import types
+
+import firesteel
 
 from . import dropin
 
@@ -34,4 +37,9 @@ def compile(model, backend, fullgraph, dynamic, mode, options, disable):
     elif options or mode:
         backend = torch._TorchCompileWrapper(backend, mode, options, dynamic)
     make = dropin.original(torch._dynamo.optimize)(backend, nopython=fullgraph, dynamic=dynamic, disable=disable)
-    return make if model is None else make(model)
+    return (lambda model: _left_alone(make(model))) if model is None else _left_alone(make(model))
+
+
+def _left_alone(compiled):
+    """Called on the way through a compiled function, its frames are for PyTorch's compiler to take."""
+    return firesteel.disable(compiled) if isinstance(compiled, types.FunctionType) else compiled

@@ -1,5 +1,6 @@
 """Values of torch._dynamo.config that mean something here, read when they matter: programs change them on the way."""
 
+import os
 import sys
 
 from torch.utils._config_module import ConfigModule
@@ -12,6 +13,12 @@ def value(name, missing=None):
     """One of them; `missing` where no program has loaded torch._dynamo."""
     config = sys.modules.get("torch._dynamo.config")
     return getattr(config, name, missing) if config else missing
+
+
+def is_disabled():
+    """Whether a program, or the one who starts it, has turned compilation off altogether."""
+    asked = any(os.environ.get(name, "0") == "1" for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"))
+    return asked or bool(value("disable", False))
 
 
 def dynamic():
@@ -32,6 +39,8 @@ def follow():
     _C._set_compile_watcher(_allowance)
     # Read in compiled code, a value of one of torch's modules of settings is a constant.
     _C._set_mark(ConfigModule.__getattr__, "Constant")
+    # PyTorch's own compiler, where a program has it at work (torch.export), is not to look into what stands in here.
+    sys.modules["torch._dynamo"].trace_rules.add("firesteel")
 
 
 def leave():

@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import os
 import sys
 import types
 
@@ -47,7 +46,7 @@ def compile(
         backend=backend,
         mode=mode,
         options=options,
-        disable=bool(disable) or os.environ.get("TORCHDYNAMO_DISABLE", "0") == "1",
+        disable=bool(disable) or dynamo_config.is_disabled(),
         recompile_limit=recompile_limit,
         **more,
     )

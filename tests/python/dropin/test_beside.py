@@ -114,6 +114,50 @@ PROGRAMS = {
         call = torch.compile(lambda p, v: torch.func.functional_call(net, p, (v,)))
         close(call(dict(net.named_parameters()), x), net(x))
     """,
+    "torch.export": """
+        import torch._dynamo
+        program = torch.export.export(net, (x,))
+        close(program.module()(x), net(x))
+        graph, _ = torch._dynamo.export(lambda v: v.sin() + 1)(x)
+        close(graph(x), x.sin() + 1)
+    """,
+    "attention that PyTorch's compiler makes": """
+        import warnings
+        from torch.nn.attention.flex_attention import flex_attention
+        warnings.simplefilter("ignore")  # of PyTorch's, about what it does where nothing is compiled
+        q = torch.randn(1, 1, 16, 8)
+        wanted = flex_attention(q, q, q)
+        close(wanted, nn.functional.scaled_dot_product_attention(q, q, q))
+        for backend in ("eager", "inductor"):
+            close(torch.compile(flex_attention, backend=backend)(q, q, q), wanted)
+        close(torch.compile(lambda v: flex_attention(v.sin(), v, v) + 1)(q), flex_attention(q.sin(), q, q) + 1)
+    """,
+    "hooks on what is saved": """
+        seen = []
+        def pack(saved):
+            seen.append(type(saved) is torch.Tensor and saved.untyped_storage().data_ptr() != 0)
+            return saved
+        run, weight = torch.compile(lambda v: (v.sin() * v).sum()), x.clone().requires_grad_()
+        for _ in range(3):
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
+                result = run(weight)
+            assert seen and all(seen), seen
+            calls = len(seen)
+            seen.clear()
+            result.backward()
+            close(weight.grad, x.cos() * x + x.sin())
+            weight.grad = None
+        assert calls <= 2
+    """,
+    "compilation turned off": """
+        from torch._dynamo.testing import CompileCounter
+        counter = CompileCounter()
+        with torch._dynamo.config.patch(disable=True):
+            close(torch.compile(lambda v: v.sin(), backend=counter)(x), x.sin())
+        assert counter.frame_count == 0
+        close(torch.compile(lambda v: v.sin(), backend=counter)(x), x.sin())
+        assert counter.frame_count == 1
+    """,
     "counters of Dynamo": """
         import torch._dynamo
         from torch._dynamo.testing import CompileCounter

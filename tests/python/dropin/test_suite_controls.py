@@ -91,6 +91,19 @@ def test_breaks_and_disabled_code(tmp_path):
             torch.compile(lambda x: inner(x), backend="eager", fullgraph=True)(ones)
         self.assertEqual(torch.compile(lambda x: inner(x), backend="eager")(ones), ones + 1)
 
+    def test_regions(self):
+        @torch.compiler.nested_compile_region
+        def region(x, *, times):
+            return x.sin() * times
+        def f(x):
+            return region(region(x, times=2), times=3)
+        counter = CompileCounter()
+        self.assertEqual(torch.compile(f, backend=counter, fullgraph=True)(ones), (ones.sin() * 2).sin() * 3)
+        self.assertEqual(counter.frame_count, 1)
+        x = ones.clone().requires_grad_()
+        torch.compile(f, fullgraph=True)(x).sum().backward()
+        self.assertEqual(x.grad, 6 * (ones.sin() * 2).cos() * ones.cos())
+
     def test_stances(self):
         @torch.compile(backend="eager", dynamic=False)
         def f(x, n):
