@@ -11,6 +11,8 @@ import torch
 import torch.utils.checkpoint
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 
+from . import _C
+
 # ---- functions of the operator module that are no operators
 
 
@@ -163,6 +165,29 @@ def _region(function, *args, **kwargs):
     return function(*args, **kwargs)
 
 
+# ---- blocks that ask no __torch_function__
+
+
+class _NoTorchFunction:
+    def __init__(self, state):
+        self.state = state
+
+    def __enter__(self):
+        self.before = _C._torch_function_state()
+        _C._set_torch_function_state(max(self.state, self.before))
+
+    def __exit__(self, *error):
+        _C._set_torch_function_state(self.before)
+
+
+def _no_torch_function():
+    return _NoTorchFunction(2)
+
+
+def _no_torch_function_of_subclasses():
+    return _NoTorchFunction(1)
+
+
 # ---- min() and max() of tensors with one value, which Python finds by looking at data
 
 
@@ -205,6 +230,8 @@ FORMS = {
     **{kind: _tensor_type(dtype) for kind, dtype in _DTYPES_OF_TYPES.items()},
     torch.utils.checkpoint.checkpoint: _checkpoint,
     invoke_subgraph_placeholder: _region,
+    torch._C.DisableTorchFunction: _no_torch_function,
+    torch._C.DisableTorchFunctionSubclass: _no_torch_function_of_subclasses,
 }
 
 # Followed where a list or tuple with tensors in it is given.

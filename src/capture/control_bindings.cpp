@@ -123,6 +123,8 @@ void bind_controls(nb::module_& module) {
   module.def("_set_stance", &set_stance, nb::arg("name"), nb::arg("backend").none());
   module.def("_enter_inference_mode", &enter_inference_mode, nb::arg("enabled"));
   module.def("_leave_inference_mode", &leave_inference_mode);
+  module.def("_torch_function_state", &torch_function_state);
+  module.def("_set_torch_function_state", &set_torch_function_state, nb::arg("state"));
   module.def(
       "_break_for_array", [](nb::handle) {}, nb::arg("what"),
       "Breaks the graph: numpy is used in a way that none holds.");

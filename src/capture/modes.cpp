@@ -1,6 +1,8 @@
 // Reading and setting of what captured code may change of torch's state.
 #include "capture/modes.h"
 
+#include <ATen/Context.h>
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
@@ -54,6 +56,12 @@ void leave_inference_mode() {
   if (!t_blocks.empty()) close_blocks(t_blocks.size() - 1);
 }
 
+uint8_t torch_function_state() { return static_cast<uint8_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state()); }
+
+void set_torch_function_state(uint8_t state) {
+  at::impl::PythonTorchFunctionTLS::set_disabled_state(static_cast<at::impl::TorchFunctionDisabledState>(state));
+}
+
 TorchModes TorchModes::current() {
   TorchModes modes;
   modes.ambient = AmbientState::current();
@@ -62,6 +70,9 @@ TorchModes TorchModes::current() {
   autocast::decrement_nesting();
   modes.default_dtype = c10::get_default_dtype_as_scalartype();
   modes.attention = guards::AttentionChoice::current();
+  modes.deterministic = at::globalContext().deterministicAlgorithms();
+  modes.only_warns = at::globalContext().deterministicAlgorithmsWarnOnly();
+  modes.torch_functions = torch_function_state();
   if (const auto& refused = at::SavedTensorDefaultHooks::get_disabled_error_message()) modes.hooks_refused = *refused;
   modes.inference_blocks = t_blocks.size();
   modes.breaks = guards::break_policy();
@@ -75,6 +86,8 @@ void TorchModes::apply() const {
   if (default_dtype != c10::get_default_dtype_as_scalartype())
     c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype));
   attention.apply();
+  at::globalContext().setDeterministicAlgorithms(deterministic, only_warns);
+  set_torch_function_state(torch_functions);
   if (hooks_refused.empty())
     at::SavedTensorDefaultHooks::enable();
   else

@@ -1,5 +1,5 @@
 // The state of torch that captured code may change: grad mode, inference mode, autocast, the default dtype, the choice
-// of attention, hooks for saved tensors; and our error_on_graph_break().
+// of attention, deterministic mode, __torch_function__, hooks for saved tensors; and our error_on_graph_break().
 #pragma once
 
 #include "aot/trace.h"
@@ -13,6 +13,8 @@ struct TorchModes {
   int nesting = 0;    // of autocast blocks
   at::ScalarType default_dtype = at::kFloat;
   guards::AttentionChoice attention;
+  bool deterministic = false, only_warns = false;
+  uint8_t torch_functions = 0;  // torch's own number for whether they are asked
   std::string hooks_refused;    // of saved tensors
   size_t inference_blocks = 0;  // that enter_inference_mode() has opened
   guards::BreakPolicy breaks = guards::BreakPolicy::Unsaid;
@@ -27,5 +29,9 @@ struct TorchModes {
 // and not in an object that could die at the wrong time.
 void enter_inference_mode(bool enabled);
 void leave_inference_mode();
+
+// `with torch._C.DisableTorchFunction()` as two calls: whether __torch_function__ is asked, in torch's own numbers.
+uint8_t torch_function_state();
+void set_torch_function_state(uint8_t state);
 
 }  // namespace firesteel::capture

@@ -27,6 +27,21 @@ PyRef set_default_dtype(Capture& capture, PyObject* callable, CallArgs& args) {
   return effect(capture, callable, args);
 }
 
+// Deterministic mode decides how operators compute when they run, as the default dtype does. What torch's function sets
+// beside it is a setting of Inductor's.
+PyRef use_deterministic_algorithms(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (!capture.runs_python_again || args.positional() != 1 || args.keyword_count() > 1) refuse(capture, callable);
+  static PyObject* function = [] {
+    PyRef module = python::checked(PyImport_ImportModule("torch._C"));
+    return python::attribute(module.get(), "_set_deterministic_algorithms").release();
+  }();
+  if (!args.keyword_count()) {
+    args.values.push_back(PyRef::borrow(Py_False));
+    args.keywords = python::checked(Py_BuildValue("(s)", "warn_only"));
+  }
+  return effect(capture, function, args);
+}
+
 }  // namespace
 
 const std::vector<ControlRule>& torch_state_rules() {
@@ -45,6 +60,9 @@ const std::vector<ControlRule>& torch_state_rules() {
       {"torch.amp.autocast_mode", "is_autocast_available", ambient},
       {"torch._C", "_is_autocast_available", ambient},
       {"torch", "are_deterministic_algorithms_enabled", ambient},
+      {"torch", "is_deterministic_algorithms_warn_only_enabled", ambient},
+      {"torch._C", "_get_deterministic_algorithms", ambient},
+      {"torch._C", "_get_deterministic_algorithms_warn_only", ambient},
       {"torch", "get_device", ambient},
       {"torch.cuda", "is_available", ambient},
       {"torch._C", "_get_tracing_state", ambient},
@@ -69,6 +87,9 @@ const std::vector<ControlRule>& torch_state_rules() {
       {"torch", "autocast_decrement_nesting", effect},
       {"torch", "clear_autocast_cache", effect},
       {"torch", "set_default_dtype", set_default_dtype},
+      {"torch", "use_deterministic_algorithms", use_deterministic_algorithms},
+      {"firesteel._C", "_torch_function_state", ambient},
+      {"firesteel._C", "_set_torch_function_state", effect},
       {"torch._C", "_set_sdp_use_flash", effect},
       {"torch._C", "_set_sdp_use_mem_efficient", effect},
       {"torch._C", "_set_sdp_use_math", effect},

@@ -33,8 +33,10 @@ Ambient Ambient::current() {
   if (const auto& refused = at::SavedTensorDefaultHooks::get_disabled_error_message()) state.hooks_refused = *refused;
   state.threads = at::get_num_threads();
   state.deterministic = at::globalContext().deterministicAlgorithms();
+  state.only_warns = at::globalContext().deterministicAlgorithmsWarnOnly();
   state.python_modes =
       at::impl::PythonTorchFunctionTLS::stack_len() > 0 || c10::impl::TorchDispatchModeTLS::any_modes_set();
+  state.torch_functions = static_cast<uint8_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state());
   state.breaks = t_break_policy;
   state.controls = g_controls;
   return state;
@@ -58,6 +60,8 @@ std::string Ambient::difference(const Ambient& now) const {
   if (now.hooks_refused != hooks_refused) return "hooks for saved tensors are refused in another way";
   if (now.threads != threads) return fmt::format("torch uses {} threads, used {}", now.threads, threads);
   if (now.deterministic != deterministic) return switched("deterministic mode", now.deterministic, deterministic);
+  if (now.only_warns != only_warns) return switched("deterministic mode that only warns", now.only_warns, only_warns);
+  if (now.torch_functions != torch_functions) return "__torch_function__ is switched off or on";
   if (now.python_modes != python_modes)
     return switched("a torch function or dispatch mode", now.python_modes, python_modes);
   if (now.breaks != breaks) return "error_on_graph_break() says something else";

@@ -23,8 +23,10 @@ struct Ambient {
   AttentionChoice attention;
   std::string hooks_refused;  // why torch takes no hooks for saved tensors; empty: it does
   int threads = 0;
-  bool deterministic = false;
+  bool deterministic = false, only_warns = false;
   bool python_modes = false;  // a torch function or dispatch mode is on: nothing compiled may run
+  uint8_t torch_functions =
+      0;  // whether __torch_function__ of subclasses and modes is asked: torch's own number for it
   BreakPolicy breaks = BreakPolicy::Unsaid;
   uint64_t controls = 0;  // how often the program has changed what it says about callables
 

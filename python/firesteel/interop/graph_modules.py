@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from .. import _C, _progress, _python_forms
 from .._backends import BackendError
-from . import autocast_blocks, dropin, exceptions
+from . import dropin, exceptions, mode_blocks
 
 # What fx writes into code by itself.
 _PLAIN = (int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
@@ -104,6 +104,8 @@ class Builder:
 
         Nodes are named after the variables that were the first to hold what they give.
         """
+        if function is _C._set_torch_function_state:  # nothing in a graph asks for them
+            return []
         if function is _python_forms.rows:
             nodes = [self._row(args[0], way[0], described, source) for way, described in zip(ways, types, strict=True)]
         else:
@@ -133,7 +135,8 @@ class Builder:
         self.graph.lint()
         self._drop_unread_items()
         self._drop_idle_switches()
-        autocast_blocks.join_switches(self.graph)
+        mode_blocks.join_switches(self.graph)
+        self._place_inputs()
         examples, fakes, self.outputs = self.examples, self.fakes, len(outputs)
         self.fakes = self.examples = None
         if any(dims for _, dims in self.inputs) or not all(isinstance(example, torch.Tensor) for example in examples):
@@ -197,6 +200,12 @@ class Builder:
                 if pending.args[0] == mode:
                     self.graph.erase_node(pending)
                 mode, pending = pending.args[0], None
+
+    def _place_inputs(self):
+        """An input stands where it is read first."""
+        for node in self.graph.nodes:
+            if node.op == "placeholder":
+                node.stack_trace = next((user.stack_trace for user in node.users), None)
 
     def refuse(self, result):
         """Raises for what a call of the backend's callable returned."""

@@ -188,3 +188,126 @@ def test_graphs_of_contexts(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_graphs_with_switches(tmp_path):
+    passes(
+        """
+    def text_of(self, f, *arguments):
+        from torch._dynamo.testing import normalize_gm
+        backend = EagerAndRecordGraphs()
+        self.assertEqual(torch.compile(f, backend=backend, fullgraph=True)(*arguments), f(*arguments))
+        (graph,) = backend.graphs
+        for node in graph.graph.nodes:
+            if node.op != "output":
+                self.assertIn(__file__, node.stack_trace)
+        lines = normalize_gm(graph.print_readable(print_output=False)).splitlines()
+        return [line.split(";")[0].strip() for line in lines[3:] if line.strip()]
+
+    def test_gradients(self):
+        def f(x):
+            with torch.set_grad_enabled(False):
+                y = x.sin()
+            return y.cos()
+        self.assertEqual(self.text_of(f, ones), [
+            "_set_grad_enabled = torch._C._set_grad_enabled(False)",
+            'y: "f32[3]" = l_x_.sin()',
+            "_set_grad_enabled_1 = torch._C._set_grad_enabled(True)",
+            'cos: "f32[3]" = y.cos()',
+            "return (cos,)"])
+
+    def test_inference(self):
+        def f(x):
+            with torch.inference_mode():
+                y = x.sin()
+            return y.cos()
+        self.assertEqual(self.text_of(f, ones), [
+            "_enter_inference_mode = torch.autograd.grad_mode._enter_inference_mode(True)",
+            'y: "f32[3]" = l_x_.sin()',
+            "_exit_inference_mode = torch.autograd.grad_mode._exit_inference_mode(_enter_inference_mode)",
+            'cos: "f32[3]" = y.cos()',
+            "return (cos,)"])
+
+    def test_blocks_in_blocks(self):
+        def f(x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                with torch.autocast("cpu", enabled=False, dtype=torch.float16):
+                    y = x @ x
+                return x @ y.to(x.dtype)
+        self.assertEqual(self.text_of(f, torch.ones(3, 3)), [
+            "_enter_autocast = torch.amp.autocast_mode._enter_autocast('cpu', torch.bfloat16, True, None)",
+            "_enter_autocast_1 = torch.amp.autocast_mode._enter_autocast('cpu', torch.float16, False, None)",
+            'y: "f32[3, 3]" = l_x_ @ l_x_',
+            "_exit_autocast = torch.amp.autocast_mode._exit_autocast(_enter_autocast_1)",
+            'to: "f32[3, 3]" = y.to(torch.float32)',
+            'matmul_1: "bf16[3, 3]" = l_x_ @ to',
+            "_exit_autocast_1 = torch.amp.autocast_mode._exit_autocast(_enter_autocast)",
+            "return (matmul_1,)"])
+
+    def test_deterministic_mode(self):
+        seen = []
+        @torch._dynamo.allow_in_graph
+        def look():
+            seen.append((torch.are_deterministic_algorithms_enabled(),
+                         torch.is_deterministic_algorithms_warn_only_enabled()))
+        def f(x):
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            look()
+            torch.use_deterministic_algorithms(False)
+            return x + 1, torch.are_deterministic_algorithms_enabled()
+        for backend in ("eager", "aot_eager", "inductor"):
+            counter = CompileCounterWithBackend(backend)
+            run = torch.compile(f, backend=counter, fullgraph=backend == "eager")
+            for _ in range(2):
+                self.assertEqual(run(ones), (ones + 1, False))
+                self.assertFalse(torch.are_deterministic_algorithms_enabled())
+            self.assertEqual(set(seen), {(True, True)})
+            seen.clear()
+
+    def test_a_mode_set_by_a_call_that_fails(self):
+        def f(x):
+            torch.use_deterministic_algorithms(True)
+            y = x.sin()
+            raise ValueError
+        try:
+            with self.assertRaises(ValueError):
+                torch.compile(f, backend="eager")(ones)
+            self.assertTrue(torch.are_deterministic_algorithms_enabled())
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+    def test_torch_functions_switched_off(self):
+        enabled = torch._C._is_torch_function_enabled
+        def f(x):
+            answers = [enabled()]
+            with torch._C.DisableTorchFunctionSubclass():
+                x = x.sin()
+                answers.append(enabled())
+                with torch._C.DisableTorchFunction():
+                    x = x.cos()
+                    answers.append(enabled())
+            return x, (*answers, enabled())
+        def broken(x):
+            with torch._C.DisableTorchFunction():
+                x = x.sin()
+                torch._dynamo.graph_break()
+                x = x.cos()
+            return x, enabled()
+        def failing(x):
+            with torch._C.DisableTorchFunction():
+                raise ValueError(x.sin())
+        for backend in ("eager", "aot_eager", "inductor"):
+            counter = CompileCounterWithBackend(backend)
+            run = torch.compile(f, backend=counter, fullgraph=True)
+            for _ in range(2):
+                self.assertEqual(run(ones), f(ones))
+            self.assertEqual((counter.frame_count, counter.op_count), (1, 2))
+            with torch._C.DisableTorchFunction():
+                self.assertEqual(run(ones)[1], f(ones)[1])
+            self.assertEqual(torch.compile(broken, backend=backend)(ones), broken(ones))
+            with self.assertRaises(ValueError):
+                torch.compile(failing, backend=backend)(ones)
+            self.assertTrue(enabled())
+    """,
+        tmp_path,
+    )
