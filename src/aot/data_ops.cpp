@@ -177,8 +177,9 @@ c10::OperatorHandle operator_named(const char* name) {
 
 // What a tensor holds, as an operator takes a number.
 at::Tensor number(const at::Tensor& tensor, bool as_number) {
-  at::Tensor made = tensor.detach().to(at::kCPU, c10::isFloatingType(tensor.scalar_type()) ? at::kDouble : at::kLong,
-                                       /*non_blocking=*/false, /*copy=*/true);
+  const at::ScalarType given = tensor.scalar_type();
+  const at::ScalarType dtype = c10::isFloatingType(given) ? at::kDouble : given == at::kBool ? at::kBool : at::kLong;
+  at::Tensor made = tensor.detach().to(at::kCPU, dtype, /*non_blocking=*/false, /*copy=*/true);
   made = made.reshape(at::IntArrayRef());
   if (as_number) made.unsafeGetTensorImpl()->set_wrapped_number(true);
   return made;
@@ -226,7 +227,8 @@ at::Tensor record_on_number(const c10::OperatorHandle& op, const at::Tensor& ten
   FakeTensorImpl* fake = as_fake_inside(tensor);
   FS_CHECK(fake, "a number that is no value of the trace");
   Recorder& recorder = fake->recorder();
-  const at::ScalarType dtype = c10::isFloatingType(tensor.scalar_type()) ? at::kDouble : at::kLong;
+  const at::ScalarType given = tensor.scalar_type();
+  const at::ScalarType dtype = c10::isFloatingType(given) ? at::kDouble : given == at::kBool ? at::kBool : at::kLong;
   const OutsideTrace outside;
   rest.insert(rest.begin(), at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(fake)));
   Node* node = recorder.add_node(*plan_of(op), rest);

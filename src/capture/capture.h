@@ -325,6 +325,7 @@ class Capture {
   const Source* source_of_relation(const Relation& relation);  // null where its answer is known
   // The arguments with a stand-in for the number that changes; empty where there is none, or none can be.
   PyRef with_number_input(const std::string& name, PyObject* args, PyObject* kwargs);
+  PyRef with_truth_input(const std::string& name, PyObject* args, PyObject* kwargs);
   // A call traced in a form that takes its changing numbers as inputs; empty where there is none (number_forms.cpp).
   PyRef number_form(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
   bool meets(PyObject* number, std::string_view requirement);
@@ -349,6 +350,7 @@ class Capture {
   PyRef compute_data(PyObject* function, PyObject* first, PyObject* second);
   PyRef plain_number(PyObject* number);
   PyRef data_operand(PyObject* number);
+  PyRef truth_operand(const Relation& relation);
   // What stands for a number in the torch-level graph: a leaf, or the number itself.
   PyRef leaf_of(const Dim& dim);
   PyRef leaf_of(const Relation& relation);

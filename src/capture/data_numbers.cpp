@@ -369,6 +369,14 @@ at::Tensor traced_truth(const Relation& relation) {
 
 }  // namespace
 
+PyRef Capture::truth_operand(const Relation& relation) {
+  PyRef operand = python::wrap(traced_number(traced_truth(relation), /*as_number=*/true));
+  python::check(PyObject_SetAttrString(operand.get(), "_is_number", Py_True) == 0);
+  values_[python::unpack(operand.get()).unsafeGetTensorImpl()] = value_of(leaf_of(relation).get());
+  held_.push_back(operand);
+  return operand;
+}
+
 PyRef Capture::truth_result(const Relation& relation) {
   PyRef& result = data_results_[relation.str()];
   if (!result) {

@@ -254,8 +254,24 @@ PyRef Capture::number_input(PyObject* number) {
   return fake;
 }
 
+PyRef Capture::with_truth_input(const std::string& name, PyObject* args, PyObject* kwargs) {
+  const bool plain = !kwargs || PyDict_GET_SIZE(kwargs) == 0;
+  for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(args); ++place) {
+    const std::optional<Relation> truth = open_relation(PyTuple_GET_ITEM(args, place));
+    if (!truth || trace_symbols()->known(*truth)) continue;
+    const bool takes = plain && PyTuple_GET_SIZE(args) == 2 && takes_number(name) == Takes::Any;
+    if (!takes || (place == 0 && !name.starts_with("operator."))) stop_at_data(fmt::format("`{}`", name));
+    PyObject* tensor = PyTuple_GET_ITEM(args, 1 - place);
+    if (!python::is_tensor(tensor)) stop_at_data(fmt::format("`{}`", name));
+    PyRef input = truth_operand(*truth);
+    return checked(place == 0 ? PyTuple_Pack(2, input.get(), tensor) : PyTuple_Pack(2, tensor, input.get()));
+  }
+  return {};
+}
+
 PyRef Capture::with_number_input(const std::string& name, PyObject* args, PyObject* kwargs) {
   const bool plain = !kwargs || PyDict_GET_SIZE(kwargs) == 0;
+  if (PyRef given = with_truth_input(name, args, kwargs)) return given;
   if (!open_numbers_ || !plain || PyTuple_GET_SIZE(args) != 2) return {};
   const Takes takes = takes_number(name);
   if (takes == Takes::No) return {};

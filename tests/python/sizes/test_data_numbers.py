@@ -98,7 +98,12 @@ def truths(x, t):
     return n > 4, n == 2, (t > 4).item(), x + n
 
 
-INTS = [truths, int_operand, int_returned, int_as_float, new_tensors, sizes_of_new, joined]
+def truth_operand(x, t):
+    n = t.item()
+    return x + (n > 2), x * (n == 5), (n > 2) * x.int(), torch.add(x > 3, n != 9)
+
+
+INTS = [truths, truth_operand, int_operand, int_returned, int_as_float, new_tensors, sizes_of_new, joined]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
