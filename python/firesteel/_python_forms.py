@@ -9,6 +9,7 @@ import operator
 
 import torch
 import torch.utils.checkpoint
+from torch._functorch import eager_transforms
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 
 from . import _C
@@ -188,6 +189,25 @@ def _no_torch_function_of_subclasses():
     return _NoTorchFunction(1)
 
 
+# ---- the backward of torch.func's transforms, which asks PyTorch's own compiler to stay away
+
+
+def _gradients(outputs, inputs, grad_outputs=None, retain_graph=False, create_graph=True):
+    """Those of the outputs that have a history; zeros where there are none."""
+    places = [place for place, output in enumerate(outputs) if output.requires_grad]
+    if not places:
+        return tuple(torch.zeros_like(one) for one in inputs)
+    found = torch.autograd.grad(
+        [outputs[place] for place in places],
+        inputs,
+        None if grad_outputs is None else [grad_outputs[place] for place in places],
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        allow_unused=True,
+    )
+    return tuple(torch.zeros_like(one) if gradient is None else gradient for gradient, one in zip(found, inputs))
+
+
 # ---- min() and max() of tensors with one value, which Python finds by looking at data
 
 
@@ -230,6 +250,7 @@ FORMS = {
     **{kind: _tensor_type(dtype) for kind, dtype in _DTYPES_OF_TYPES.items()},
     torch.utils.checkpoint.checkpoint: _checkpoint,
     invoke_subgraph_placeholder: _region,
+    eager_transforms._autograd_grad: _gradients,
     torch._C.DisableTorchFunction: _no_torch_function,
     torch._C.DisableTorchFunctionSubclass: _no_torch_function_of_subclasses,
 }

@@ -149,6 +149,10 @@ FIRESTEEL_API Dim number_symbol(int64_t hint, int64_t least);
 
 // True for tensors that stand for a value of a trace, running or ended.
 FIRESTEEL_API bool is_traced_tensor(const at::Tensor& tensor);
+// True for tensors with a tangent of forward-mode differentiation: no graph computes on with it.
+inline bool has_tangent(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->autograd_meta() && tensor._fw_grad(/*level=*/0).defined();
+}
 
 // Asked for the user's source line at each recorded operator. Installed by the language layer; null gives no lines.
 using SourceProvider = SourceRef (*)();

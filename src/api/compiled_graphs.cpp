@@ -129,7 +129,7 @@ std::optional<CompiledGraphs::Result> CompiledGraphs::call(const FlatValues& arg
   // Inside another trace the function's operators are recorded there, one by one.
   if (is_tracing()) return std::nullopt;
   for (const at::Tensor& tensor : arguments.tensors) {
-    if (is_traced_tensor(tensor)) return std::nullopt;
+    if (is_traced_tensor(tensor) || (tensor.defined() && has_tangent(tensor))) return std::nullopt;
   }
   Call call{arguments, std::string(types)};
   if (state_->options.state) call.types_and_state += state_->options.state();

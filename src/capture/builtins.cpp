@@ -18,6 +18,7 @@
 #include "capture/seen_types.h"
 #include "capture/tensor_history.h"
 #include "capture/tensor_text.h"
+#include "capture/transforms.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -358,11 +359,6 @@ constexpr auto kRules = std::to_array<Row>({
     {"torch", "device", pure},
     {"torch", "_check_tensor_all_with", check_all},
     {"torch.autograd", "grad", differentiate},
-    {"torch._functorch.vmap", "vmap_impl", leave_transform},
-    {"torch._functorch.eager_transforms", "grad_impl", leave_transform},
-    {"torch._functorch.eager_transforms", "grad_and_value_impl", leave_transform},
-    {"torch._functorch.eager_transforms", "_vjp_with_argnums", leave_transform},
-    {"torch._functorch.eager_transforms", "_jvp_with_argnums", leave_transform},
     {"torch.nn", "Parameter", make_parameter},
     {"torch.nn", "Module.register_forward_hook", leave_hook},
     {"torch.nn", "Module.register_forward_pre_hook", leave_hook},
@@ -428,6 +424,7 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
   for (const Row& row : kRules) add(row.module, row.name, row.rule);
   for (const ControlRule& row : control_rules()) add(row.module, row.name, row.rule);
   for (const ControlRule& row : torch_state_rules()) add(row.module, row.name, row.rule);
+  for (const ControlRule& row : transform_rules()) add(row.module, row.name, row.rule);
   return table;
 }
 

@@ -11,6 +11,8 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "capture/transforms.h"
+
 namespace firesteel::capture {
 namespace autocast = at::autocast;
 namespace {
@@ -75,13 +77,19 @@ TorchModes TorchModes::current() {
   modes.torch_functions = torch_function_state();
   if (const auto& refused = at::SavedTensorDefaultHooks::get_disabled_error_message()) modes.hooks_refused = *refused;
   modes.inference_blocks = t_blocks.size();
+  modes.transforms = guards::open_transforms();
+  modes.dual_level = is_dual_level_open();
+  modes.forward_grad = c10::AutogradState::get_tls_state().get_fw_grad_mode();
   modes.breaks = guards::break_policy();
   return modes;
 }
 
 void TorchModes::apply() const {
   if (*this == current()) return;
+  if (!dual_level && is_dual_level_open()) close_dual_level();
+  close_transforms(transforms);
   close_blocks(inference_blocks);
+  c10::AutogradState::get_tls_state().set_fw_grad_mode(forward_grad);
   guards::break_policy() = breaks;
   if (default_dtype != c10::get_default_dtype_as_scalartype())
     c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype));

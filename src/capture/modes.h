@@ -1,5 +1,6 @@
 // The state of torch that captured code may change: grad mode, inference mode, autocast, the default dtype, the choice
-// of attention, deterministic mode, __torch_function__, hooks for saved tensors; and our error_on_graph_break().
+// of attention, deterministic mode, __torch_function__, hooks for saved tensors, transforms; and our
+// error_on_graph_break().
 #pragma once
 
 #include "aot/trace.h"
@@ -17,10 +18,13 @@ struct TorchModes {
   uint8_t torch_functions = 0;  // torch's own number for whether they are asked
   std::string hooks_refused;    // of saved tensors
   size_t inference_blocks = 0;  // that enter_inference_mode() has opened
+  size_t transforms = 0;        // levels of torch.func's transforms that are open
+  bool dual_level = false;      // of forward-mode differentiation
+  bool forward_grad = true;     // which is on
   guards::BreakPolicy breaks = guards::BreakPolicy::Unsaid;
 
   static TorchModes current();
-  // Blocks of inference mode are only closed, never opened again.
+  // Blocks of inference mode and levels of transforms are only closed, never opened again.
   void apply() const;
   friend bool operator==(const TorchModes&, const TorchModes&) = default;
 };

@@ -9,6 +9,7 @@
 #include "capture/capture.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/inner_values.h"
+#include "capture/transforms.h"
 #include "capture/wanted_inputs.h"
 #include "python/constants.h"
 #include "python/errors.h"
@@ -234,7 +235,9 @@ PyRef Capture::tensor_at(PyObject* real, const Source* source) {
   if (!python::is_exact_tensor(real)) stop(BreakReason::TensorKind, fmt::format("a {}", Py_TYPE(real)->tp_name));
   if (!guards::is_plain_real(python::unpack(real))) {
     stop(BreakReason::TensorKind,
-         is_traced_tensor(python::unpack(real)) ? "a tensor of another trace" : "a tensor that is not dense");
+         is_traced_tensor(python::unpack(real)) ? "a tensor of another trace"
+         : has_tangent(python::unpack(real))    ? "a tensor with a tangent of forward-mode differentiation"
+                                                : "a tensor that is not dense");
   }
   remember(real, source);
   auto found = fakes_.find(real);
@@ -445,11 +448,11 @@ PyRef Capture::consult_deep(PyObject* value) {
 }
 
 bool Capture::is_stand_in(PyObject* tensor) const {
-  return is_traced_tensor(python::unpack(tensor)) && values_.count(impl_of(tensor)) != 0;
+  return values_.count(impl_of(tensor)) != 0 && is_traced_tensor(without_transforms(python::unpack(tensor)));
 }
 
 bool Capture::shares_memory(PyObject* tensor) const {
-  const at::Tensor& asked = python::unpack(tensor);
+  const at::Tensor asked = without_transforms(python::unpack(tensor));
   return std::any_of(fakes_.begin(), fakes_.end(),
                      [&](const auto& known) { return python::unpack(known.second.get()).is_alias_of(asked); });
 }

@@ -12,6 +12,7 @@
 #include "capture/exception_fields.h"
 #include "capture/mapping_proxies.h"
 #include "capture/tensor_text.h"
+#include "capture/transforms.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -109,6 +110,8 @@ int32_t RecipeMaker::of(PyObject* value) {
 int32_t RecipeMaker::tensor(PyObject* value) {
   if (const Source* source = capture_.tensor_source(value)) return load(source);
   if (!capture_.is_stand_in(value)) throw NoRecipe{PyRef::borrow(value), "a tensor"};
+  if (const at::Tensor& given = python::unpack(value); !without_transforms(given).is_same(given))
+    throw NoRecipe{PyRef::borrow(value), "a tensor from inside a transform of torch.func"};
   if (auto found = outputs_.find(value); found != outputs_.end()) return found->second;
   const int32_t output = add(RecipeKind::Output, nullptr, {}, static_cast<int64_t>(tensors_.size()));
   tensors_.push_back(PyRef::borrow(value));

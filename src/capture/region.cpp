@@ -84,7 +84,8 @@ std::string folder_of(const char* name) {
 constexpr const char* kTorchPlumbing[] = {
     "autograd/",        "_tensor.py",      "_tensor_str.py", "random.py",      "overrides.py",
     "serialization.py", "nn/parameter.py", "nn/init.py",     "utils/hooks.py", "amp/",
-    "_jit_internal.py", "storage.py",      "_library/",      "_ops.py",        "_higher_order_ops/"};
+    "_jit_internal.py", "storage.py",      "_library/",      "_ops.py",        "_higher_order_ops/",
+    "_functorch/",      "utils/_pytree.py"};
 
 constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
 

@@ -5,6 +5,7 @@
 
 #include "capture/callables.h"
 #include "capture/leaf_hooks.h"
+#include "capture/transforms.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -81,7 +82,8 @@ PyRef change_of_history(Capture& capture, PyObject* callable, const CallArgs& ar
   if (!is_made) return {};
   // One that lies in the memory of another tensor is made from that when the graph has run, too late for anything to be
   // attached to it. As long as nobody sees it then, it is a leaf like any other.
-  const bool is_borrowed = tensor.is_view() || capture.shares_memory(args[0]);
+  const bool is_wrapped = !without_transforms(tensor).is_same(tensor);  // by a transform, which ends before the graph
+  const bool is_borrowed = !is_wrapped && (tensor.is_view() || capture.shares_memory(args[0]));
   if (is_borrowed && (wanted != Py_True || !tensor.is_floating_point())) return {};
   if (is_borrowed) capture.borrowed_leaves.emplace_back(args.values[0], capture.clock);
   return capture.torch_call(callable, "torch.Tensor.requires_grad_", args.tuple(), args.dict());
@@ -126,10 +128,6 @@ PyRef make_parameter(Capture& capture, PyObject* callable, CallArgs& args) {
   if (capture.shares_memory(data.get()))
     capture.stop(BreakReason::Creation, "Parameter, over the memory of a tensor from outside,");
   return capture.torch_call(callable, "torch.nn.Parameter", checked(PyTuple_Pack(2, data.get(), wanted.get())));
-}
-
-PyRef leave_transform(Capture& capture, PyObject* callable, CallArgs&) {
-  capture.stop(BreakReason::Value, fmt::format("`{}` of torch.func is called", name_of(callable)));
 }
 
 PyRef leave_hook(Capture& capture, PyObject* callable, CallArgs&) {

@@ -17,7 +17,4 @@ PyRef differentiate(Capture& capture, PyObject* callable, CallArgs& args);
 // The rule for functions that leave a hook on a module: they run as they are.
 PyRef leave_hook(Capture& capture, PyObject* callable, CallArgs& args);
 
-// The rule for the transforms of torch.func: what they are called on runs as it is.
-PyRef leave_transform(Capture& capture, PyObject* callable, CallArgs& args);
-
 }  // namespace firesteel::capture

@@ -12,6 +12,7 @@
 #include "capture/capture.h"
 #include "capture/marks.h"
 #include "capture/python_forms.h"
+#include "capture/transforms.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/pytree.h"
@@ -199,7 +200,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   }
   for (auto& [tensor, way] : found) {
     const at::Tensor& made = python::unpack(tensor.get());
-    if (!is_traced_tensor(made)) stop(BreakReason::Origin, fmt::format("a tensor that `{}` gives", name));
+    if (!is_traced_tensor(without_transforms(made))) stop(BreakReason::Origin, fmt::format("a tensor that `{}` gives", name));
     values_[made.unsafeGetTensorImpl()] = node->add_output(type_with_grad(made));
     note_data_sizes(tensor);
     held_.push_back(std::move(tensor));

@@ -48,12 +48,26 @@ bool is_enum_of_pybind(PyTypeObject* type) {
          PyDict_GetItemString(fs_type_dict(type), "__entries");
 }
 
+// `list[int]`, `int | None`: never changed once they are made.
+bool is_type_form(PyObject* value) {
+  static PyTypeObject* either = [] {
+    PyRef module = python::checked(PyImport_ImportModule("types"));
+    return reinterpret_cast<PyTypeObject*>(python::checked(PyObject_GetAttrString(module.get(), "UnionType")).release());
+  }();
+  return PyObject_TypeCheck(value, &Py_GenericAliasType) || PyObject_TypeCheck(value, either);
+}
+
 constexpr int kDeepest = 12;
 
 void watch_nested(Capture& capture, PyObject* value, const std::vector<std::string>& methods, const char* what,
                   int depth) {
   capture.settle(value);
   if (is_plain(value)) return;
+  if (is_type_form(value)) {
+    if (const Source* source = capture.source_of(value))
+      capture.add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
+    return;
+  }
   if (is_array_number(value)) {
     capture.adopt(PyRef::borrow(value));  // by its value
     return;

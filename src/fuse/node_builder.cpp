@@ -49,7 +49,13 @@ NodeBuilder::NodeBuilder(const Node& node, LoopKernel& kernel, Operands& operand
   }
 }
 
-ExprId NodeBuilder::raw(size_t index) { return operands_.value(node_.args[index].value); }
+ExprId NodeBuilder::raw(size_t index) {
+  const Arg& arg = node_.args[index];
+  if (arg.kind == Arg::Kind::Value) return operands_.value(arg.value);
+  // A tensor of one number that is known.
+  const at::Scalar number = arg.constant.toScalar();
+  return literal(number, number.isFloatingPoint() ? Element::F64 : number.isBoolean() ? Element::Bool : Element::I64);
+}
 
 // A number in that type; where it is half as wide, rounded, and then an f32 again.
 ExprId NodeBuilder::literal(const at::Scalar& value, Element type) {

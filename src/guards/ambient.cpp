@@ -5,10 +5,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <fmt/format.h>
+
+#include "python/errors.h"
 
 namespace firesteel::guards {
 namespace {
@@ -22,6 +25,18 @@ BreakPolicy& break_policy() { return t_break_policy; }
 void change_controls() { ++g_controls; }
 uint64_t controls_version() { return g_controls; }
 
+size_t open_transforms() {
+  if (!c10::impl::tls_local_dispatch_key_set().included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode))
+    return 0;
+  // Torch's header for it needs a library that torch does not bring along.
+  static PyObject* level = [] {
+    python::PyRef module = python::checked(PyImport_ImportModule("torch._C._functorch"));
+    return python::checked(PyObject_GetAttrString(module.get(), "maybe_current_level")).release();
+  }();
+  python::PyRef found = python::checked(PyObject_CallNoArgs(level));
+  return found.get() == Py_None ? 0 : PyLong_AsSize_t(found.get());
+}
+
 Ambient Ambient::current() {
   Ambient state;
   state.modes = AmbientState::current();
@@ -32,6 +47,8 @@ Ambient Ambient::current() {
   state.attention = AttentionChoice::current();
   if (const auto& refused = at::SavedTensorDefaultHooks::get_disabled_error_message()) state.hooks_refused = *refused;
   state.threads = at::get_num_threads();
+  state.transforms = open_transforms();
+  state.forward_grad = c10::AutogradState::get_tls_state().get_fw_grad_mode();
   state.deterministic = at::globalContext().deterministicAlgorithms();
   state.only_warns = at::globalContext().deterministicAlgorithmsWarnOnly();
   state.python_modes =
@@ -58,6 +75,9 @@ std::string Ambient::difference(const Ambient& now) const {
   }
   if (now.attention != attention) return "torch chooses among other implementations of attention";
   if (now.hooks_refused != hooks_refused) return "hooks for saved tensors are refused in another way";
+  if (now.transforms != transforms)
+    return fmt::format("there are {} transforms of torch.func around it, were {}", now.transforms, transforms);
+  if (now.forward_grad != forward_grad) return switched("forward-mode differentiation", now.forward_grad, forward_grad);
   if (now.threads != threads) return fmt::format("torch uses {} threads, used {}", now.threads, threads);
   if (now.deterministic != deterministic) return switched("deterministic mode", now.deterministic, deterministic);
   if (now.only_warns != only_warns) return switched("deterministic mode that only warns", now.only_warns, only_warns);

@@ -16,6 +16,9 @@ BreakPolicy& break_policy();
 void change_controls();
 uint64_t controls_version();
 
+// The levels of torch.func's transforms that are open on this thread.
+size_t open_transforms();
+
 struct Ambient {
   AmbientState modes;
   uint64_t included_keys = 0, excluded_keys = 0;  // the dispatcher's own view: transforms, inference mode, modes
@@ -23,6 +26,8 @@ struct Ambient {
   AttentionChoice attention;
   std::string hooks_refused;  // why torch takes no hooks for saved tensors; empty: it does
   int threads = 0;
+  size_t transforms = 0;  // of torch.func around the call
+  bool forward_grad = true;
   bool deterministic = false, only_warns = false;
   bool python_modes = false;  // a torch function or dispatch mode is on: nothing compiled may run
   uint8_t torch_functions =

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "aot/trace.h"
+
 namespace firesteel::guards {
 namespace {
 
@@ -81,7 +83,7 @@ bool TensorFacts::match(const at::Tensor& tensor) const {
                                : impl->sizes() == at::IntArrayRef(sizes) && impl->strides() == at::IntArrayRef(strides);
   return impl->key_set() == keys && impl->dtype() == c10::scalarTypeToTypeMeta(dtype) && impl->device() == device &&
          same_layout && impl->storage_offset() == storage_offset && impl->requires_grad() == requires_grad &&
-         (!requires_grad || tensor.is_leaf() == is_leaf);
+         (!requires_grad || tensor.is_leaf() == is_leaf) && !has_tangent(tensor);
 }
 
 std::string TensorFacts::difference(const at::Tensor& tensor) const {
@@ -96,6 +98,7 @@ std::string TensorFacts::difference(const at::Tensor& tensor) const {
     return differs("storage offset", tensor.storage_offset(), storage_offset);
   if (tensor.requires_grad() != requires_grad) return differs("requires_grad", tensor.requires_grad(), requires_grad);
   if (requires_grad && tensor.is_leaf() != is_leaf) return differs("is_leaf", tensor.is_leaf(), is_leaf);
+  if (has_tangent(tensor)) return "it has a tangent of forward-mode differentiation";
   return {};
 }
 
@@ -107,7 +110,7 @@ std::string TensorFacts::str() const {
 
 bool is_plain_real(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_meta() && !tensor.is_quantized() &&
-         !tensor.key_set().has_any(kTransformed) && tensor.has_storage();
+         !tensor.key_set().has_any(kTransformed) && tensor.has_storage() && !has_tangent(tensor);
 }
 
 }  // namespace firesteel::guards

@@ -104,7 +104,7 @@ std::pair<std::vector<int64_t>, std::vector<int64_t>> Signature::Layout::wanted(
 
 bool Signature::Layout::fits(const at::Tensor& tensor, const SymbolValues& symbols) const {
   if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.scalar_type() != dtype ||
-      tensor.device() != device) {
+      tensor.device() != device || has_tangent(tensor)) {
     return false;
   }
   if (!open_sizes) return tensor.sizes() == at::IntArrayRef(sizes) && same_strides(sizes, tensor.strides(), strides);
@@ -115,6 +115,7 @@ bool Signature::Layout::fits(const at::Tensor& tensor, const SymbolValues& symbo
 std::string Signature::Layout::difference(const std::string& name, const at::Tensor& tensor,
                                           const SymbolValues& symbols) const {
   if (!tensor.defined()) return name + " is undefined";
+  if (has_tangent(tensor)) return name + " has a tangent of forward-mode differentiation, which no graph computes on with";
   if (tensor.layout() != at::kStrided) return differs(name, "layout", "strided", c10::str(tensor.layout()));
   if (tensor.scalar_type() != dtype) return differs(name, "dtype", dtype_text(dtype), dtype_text(tensor.scalar_type()));
   if (tensor.device() != device) return differs(name, "device", device.str(), tensor.device().str());

@@ -1,4 +1,4 @@
-"""torch.autograd.grad inside compiled functions is captured; the transforms of torch.func break cleanly."""
+"""torch.autograd.grad inside compiled functions is captured."""
 
 import pytest
 import torch
@@ -132,41 +132,6 @@ def test_errors_are_eagers(backend):
     x = torch.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match="appears to not have been used"):
         firesteel.compile(program, backend=backend)(x)
-
-
-def mapped(x):
-    return torch.vmap(lambda row: row * row.sum())(x * 2) + 1
-
-
-def differentiated(x):
-    return torch.func.grad(lambda t: (t**2).sum())(x * 2) + 1
-
-
-def pushed_forward(x):
-    return torch.func.jvp(lambda t: t**2, (x * 2,), (x,))[1] + 1
-
-
-def pulled_back(x):
-    _, pull = torch.func.vjp(lambda t: t.sin(), x * 2)
-    return pull(x)[0] + 1
-
-
-def jacobian(x):
-    return torch.func.jacrev(lambda t: t.sin())(x * 2) + 1
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    "program", [mapped, differentiated, pushed_forward, pulled_back, jacobian], ids=lambda program: program.__name__
-)
-def test_transforms_break(program, backend):
-    compiled = firesteel.compile(program, backend=backend)
-    for _ in range(CALLS):
-        x = torch.linspace(-1, 1, 12).reshape(3, 4)
-        torch.testing.assert_close(compiled(x), program(x))
-    assert sum(firesteel.counters()["breaks"].values()) > 0
-    with pytest.raises(firesteel.GraphBreakError):
-        firesteel.compile(program, backend=backend, fullgraph=True)(torch.ones(3, 4))
 
 
 def test_functional_call_is_captured():
