@@ -129,8 +129,9 @@ bool BackwardTry::is_untouched(const at::Tensor& tensor) const {
                       [&](const auto& node) { return node.get() == made_by; });
 }
 
-bool BackwardTry::undo(const std::vector<at::Tensor>& saved) {
-  if (!recorder_ || failed_before_ || !recorder_->has_read_data() || recorder_->graph_break) return false;
+bool BackwardTry::undo(const std::vector<at::Tensor>& saved, bool gave_up) {
+  if (!recorder_ || failed_before_ || recorder_->graph_break) return false;
+  if (!recorder_->has_read_data() && !gave_up) return false;
   auto untouched = [&](const at::Tensor& tensor) { return is_untouched(tensor); };
   if (!std::all_of(gradients_.begin(), gradients_.end(), untouched)) return false;
   if (!std::all_of(saved.begin(), saved.end(), untouched)) return false;

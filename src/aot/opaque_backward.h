@@ -28,9 +28,9 @@ class FIRESTEEL_API OpaqueBackward : public torch::CustomClassHolder {
 class FIRESTEEL_API BackwardTry {
  public:
   explicit BackwardTry(const std::vector<at::Tensor>& gradients);
-  // True where it failed for reading data, and left nothing behind but operators that nobody needs: neither the
-  // gradients nor what was saved for it may have been written to. The failure is then forgotten.
-  bool undo(const std::vector<at::Tensor>& saved);
+  // True where it failed for reading data, or was given up, and left nothing behind but operators that nobody needs:
+  // neither the gradients nor what was saved for it may have been written to. The failure is then forgotten.
+  bool undo(const std::vector<at::Tensor>& saved, bool gave_up);
   // The call that stands in its place: traced gradients, one for each of the results.
   std::vector<at::Tensor> call(const c10::intrusive_ptr<OpaqueBackward>& backward,
                                const std::vector<at::Tensor>& saved);

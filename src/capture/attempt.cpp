@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "capture/arrays.h"
+#include "capture/followed_backward.h"
 #include "capture/frame_hook.h"
 #include "capture/inference_mode.h"
 #include "capture/leaf_hooks.h"
@@ -135,11 +136,9 @@ Trace Attempt::run() {
   options.takes_data_sizes = capture.takes_data_sizes;
   options.data_hints = capture.data_hints;
   capture.marks_calls = backward.locate;
-  options.meet_python_node = &python::watch_backward;
-  options.run_backward = [](const std::function<void()>& backward) {
-    python::GilRelease no_gil;
-    backward();
-  };
+  const auto follower = std::make_shared<FollowedBackward>(capture);
+  options.meet_python_node = [&](torch::autograd::Node& node) { python::watch_backward(node, follower); };
+  options.run_backward = [&](const std::function<void()>& backward) { follower->run(backward); };
   try {
     return trace([&](const std::vector<at::Tensor>& stand_ins) { return interpret(stand_ins); }, tensors, options);
   } catch (...) {

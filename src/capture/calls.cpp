@@ -291,7 +291,7 @@ PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
   capture.stop(BreakReason::CFunction, fmt::format("{}.{}", Py_TYPE(self)->tp_name, name));
 }
 
-// `Function.apply` of a torch.autograd.Function: one node, whatever its methods do.
+// `Function.apply` of a torch.autograd.Function: one node. Its methods are followed for what they read and write.
 PyRef call_autograd_function(Capture& capture, PyObject* apply, CallArgs args) {
   PyRef self = args.values.front();
   args.values.erase(args.values.begin());
@@ -299,9 +299,21 @@ PyRef call_autograd_function(Capture& capture, PyObject* apply, CallArgs args) {
   auto* type = reinterpret_cast<PyTypeObject*>(self.get());
   for (const char* name : {"forward", "backward", "setup_context", "jvp", "vjp"}) {
     PyRef key = interned(name);
-    capture.guard_class_attribute(type, key.get(), _PyType_Lookup(type, key.get()));
+    PyObject* found = _PyType_Lookup(type, key.get());
+    capture.guard_class_attribute(type, key.get(), found);
+    if (!found || !Py_IS_TYPE(found, &PyStaticMethod_Type)) continue;
+    PyRef function = python::checked(PyObject_GetAttrString(found, "__func__"));
+    if (!PyFunction_Check(function.get())) continue;
+    capture.admit(function.get(), capture.sources.pinned(function.get(), fmt::format("{}.{}", type->tp_name, name)));
+    guard_defaults(capture, reinterpret_cast<PyFunctionObject*>(function.get()));
   }
-  return capture.torch_call(method.get(), fmt::format("{}.apply", type->tp_name), args.tuple(), args.dict());
+  const std::string name = fmt::format("{}.apply", type->tp_name);
+  const size_t writes = capture.journal.writes();
+  PyRef result = capture.torch_call(method.get(), name, args.tuple(), args.dict(), /*follows=*/true);
+  // A graph that calls it again would write a second time.
+  if (capture.journal.writes() != writes && (capture.runs_python_again || capture.calls_leaf))
+    capture.stop(BreakReason::Write, fmt::format("the forward of `{}`", type->tp_name));
+  return result;
 }
 
 bool is_autograd_apply(PyObject* function) {

@@ -140,8 +140,18 @@ void Capture::add_guard(Guard guard) {
   if (guarded_.emplace(guard.kind, guard.source, key).second) guards.push_back(std::move(guard));
 }
 
+namespace {
+
+bool is_class_of_torch(PyTypeObject* type) {
+  PyRef module = python::attribute(reinterpret_cast<PyObject*>(type), "__module__");
+  return python::text_of(module.get()).starts_with("torch.");
+}
+
+}  // namespace
+
 void Capture::guard_class_attribute(PyTypeObject* type, PyObject* name, PyObject* found) {
-  if (concrete) return;
+  // Classes of autograd's contexts, which torch makes as it goes, tell of torch alone.
+  if (concrete || (unrecorded && is_class_of_torch(type))) return;
   auto& watched = classes_[type];
   if (!watched) {
     watched = std::make_shared<guards::ClassAttributes>();

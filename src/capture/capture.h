@@ -133,6 +133,8 @@ class Capture {
   // From now on every number is guarded by its value: C code was started that looks at numbers later on.
   void settle_all();
   void settle_all_but_sizes();
+  // From here on the graph takes no further numbers as inputs.
+  void close_numbers();
   // What a pure function gives for numbers of which one changes; empty where none does. `second` may be null.
   PyRef compute(PyObject* function, PyObject* first, PyObject* second);
   // The same for a question, which is guarded by its answer.
@@ -210,7 +212,9 @@ class Capture {
   long birth_of(PyObject* object) const;
 
   // ---- calls that become nodes (torch_calls.cpp)
-  PyRef torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs = {});
+  // `follows`: Python that the call runs is followed, for what it reads and writes.
+  PyRef torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs = {},
+                   bool follows = false);
   // A call that changes torch's thread-local state: a node without tensors.
   PyRef effect_call(PyObject* callable, const std::string& name, const CallArgs& args);
   void drop_nodes();
@@ -255,6 +259,7 @@ class Capture {
   const bool concrete;                       // instructions run for real: nothing is guarded, recorded or replaced
   int whole_stretches = 0;                   // functions with fullgraph=True that are being followed
   int suspended = 0;                         // Python below runs as it is
+  int unrecorded = 0;                        // Python below is followed, and what it computes is no part of the graph
   PyObject* expected = nullptr;              // the function whose frame comes next because an instruction calls it
   std::vector<PyTypeObject*> instantiating;  // classes of the objects that are being made
   // The calls of torch in order, for a backward that fails: nodes of autograd below `next_node` are theirs or an
@@ -450,6 +455,26 @@ class Suspended {
   Capture& capture_;
 };
 
+// While one lives, Python that C code runs is followed for what it reads and writes alone: one node stands for all that
+// it computes. What is of torch's own runs as it is.
+class Unrecorded {
+ public:
+  explicit Unrecorded(Capture& capture)
+      : capture_(capture), took_data_(std::exchange(capture.takes_data_numbers, false)) {
+    ++capture_.unrecorded;
+  }
+  ~Unrecorded() {
+    --capture_.unrecorded;
+    capture_.takes_data_numbers = took_data_;
+  }
+  Unrecorded(const Unrecorded&) = delete;
+  Unrecorded& operator=(const Unrecorded&) = delete;
+
+ private:
+  Capture& capture_;
+  const bool took_data_;
+};
+
 // What comes next is all that an instruction still does, or is not: no longer than this lives.
 class Tail {
  public:
@@ -479,5 +504,6 @@ PyRef interned(const char* text);
 
 // Code of the standard library, or what torch wraps around its C functions: not worth compiling in pieces (region.cpp).
 bool is_library(PyCodeObject* code);
+bool is_of_torch(PyCodeObject* code);
 
 }  // namespace firesteel::capture

@@ -78,9 +78,9 @@ PyObject* call_hooked(PyObject* function, PyObject* const* args, size_t count, P
   return result;
 }
 
-PyObject* run_frame(PyThreadState* state, FsFrame* frame) {
+PyObject* run_frame(PyThreadState* state, FsFrame* frame, int throwing) {
   _PyFrameEvalFunction next = g_other && g_other != &hook ? g_other : &_PyEval_EvalFrameDefault;
-  return next(state, frame, 0);
+  return next(state, frame, throwing);
 }
 
 }  // namespace firesteel::capture

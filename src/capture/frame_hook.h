@@ -33,6 +33,6 @@ PyObject* call_hooked(PyObject* function, PyObject* const* args, size_t count, P
                       const FrameTaker& taker, bool& taken);
 
 // Runs a frame as CPython would have.
-PyObject* run_frame(PyThreadState* state, FsFrame* frame);
+PyObject* run_frame(PyThreadState* state, FsFrame* frame, int throwing = 0);
 
 }  // namespace firesteel::capture

@@ -19,6 +19,8 @@ void look_at_arguments(Capture& capture, FsFrame* frame) {
   for (int i = 0; i < count; ++i) {
     PyObject* value = fs_frame_locals(frame)[i];
     if (!value || PyTuple_Check(value) || PyType_Check(value) || PyExceptionInstance_Check(value)) continue;
+    // A node takes tensors and constants: any other object was made for the call, as contexts of autograd are.
+    if (capture.unrecorded && capture.is_unknown(value)) capture.made(PyRef::borrow(value));
     if (is_guardable_constant(value) || !is_python_class(Py_TYPE(value)) || !capture.is_unknown(value)) continue;
     const bool being_made = std::any_of(capture.instantiating.begin(), capture.instantiating.end(),
                                         [&](PyTypeObject* type) { return PyObject_TypeCheck(value, type); });
@@ -80,6 +82,8 @@ PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* fra
     if (fs_frame_code(frame)->co_flags & kAsync) capture.stop(BreakReason::Generator, std::string(name));
     if (!generator && (fs_frame_code(frame)->co_flags & CO_GENERATOR)) return run_frame(state, frame);
     if (is_tensor_hash(fs_frame_code(frame))) return run_frame(state, frame);
+    if (capture.unrecorded && (is_of_torch(fs_frame_code(frame)) || is_library(fs_frame_code(frame))))
+      return run_frame(state, frame, throwing);
     if (!generator && !fs_frame_is_fresh(state, frame)) capture.stop(BreakReason::Monitored, std::string(name));
     if (generator && !capture.is_made(generator)) stop_at_iterator(capture, generator);
     const bool expected = std::exchange(capture.expected, nullptr) == fs_frame_function(frame);

@@ -96,6 +96,7 @@ void refill(PyObject* container, PyObject* copy) {
 }
 
 void Journal::before(PyObject* container) {
+  ++writes_;
   if (touched(container)) return;
   PyRef copy = PyCell_Check(container) ? PyRef::borrow(PyCell_GET(container)) : copy_of(container);
   index_.emplace(container, changes_.size());
@@ -103,6 +104,7 @@ void Journal::before(PyObject* container) {
 }
 
 void Journal::before_slot(PyObject* object, PyObject* member) {
+  ++writes_;
   for (const Change& change : changes_) {
     if (change.container.get() == object && change.member.get() == member) return;
   }

@@ -29,6 +29,8 @@ class Journal {
   // The container as it was before the first write: a copy of it, or itself.
   PyObject* original(PyObject* container) const;
   bool empty() const { return changes_.empty(); }
+  // How many writes there were, whatever they were to.
+  size_t writes() const { return writes_; }
 
   struct Change {
     PyRef container;
@@ -55,6 +57,7 @@ class Journal {
  private:
   std::vector<Change> changes_;
   std::unordered_map<PyObject*, size_t> index_;
+  size_t writes_ = 0;
 };
 
 // The value in a slot, borrowed, maybe null; and the slot's place in the object.

@@ -134,6 +134,11 @@ void Capture::settle_all_but_sizes() {
   for (const Source* source : all) settle_at(source);
 }
 
+void Capture::close_numbers() {
+  settles_at_once_ = true;
+  settle_all_but_sizes();
+}
+
 const Source* Capture::number_source(PyObject* object) const {
   auto found = numbers_.find(object);
   if (found == numbers_.end()) return nullptr;

@@ -26,7 +26,8 @@ std::string local_name(PyCodeObject* code, int index) {
 
 // What a node gives is called as the first variable that holds it.
 void name_after_variable(Capture& capture, PyObject* value, PyCodeObject* code, int index) {
-  if (capture.concrete || !value || !python::is_tensor(value) || !capture.is_stand_in(value)) return;
+  if (capture.concrete || capture.unrecorded || !value || !python::is_tensor(value) || !capture.is_stand_in(value))
+    return;
   Value* made = capture.value_of(value);
   if (made->def && made->name.empty()) made->name = local_name(code, index);
 }

@@ -158,7 +158,7 @@ bool OutsideIterators::is_twin(PyObject* object) { return Py_IS_TYPE(object, twi
 PyRef OutsideIterators::twin_of(Capture& capture, PyObject* iterator) {
   if (is_twin(iterator)) return PyRef::borrow(iterator);
   if (!t_current || &t_current->capture_ != &capture || capture.concrete || !capture.whole_stretches) return {};
-  if (!capture.source_of(iterator)) return {};
+  if (!capture.source_of(iterator) || capture.unrecorded) return {};
   for (const auto& [original, twin] : t_current->twins_) {
     if (original.get() == iterator) return twin;
   }

@@ -234,10 +234,10 @@ PyRef Capture::tensor_at(PyObject* real, const Source* source) {
   if (is_stand_in(real)) return PyRef::borrow(real);
   if (!python::is_exact_tensor(real)) stop(BreakReason::TensorKind, fmt::format("a {}", Py_TYPE(real)->tp_name));
   if (!guards::is_plain_real(python::unpack(real))) {
-    stop(BreakReason::TensorKind,
-         is_traced_tensor(python::unpack(real)) ? "a tensor of another trace"
-         : has_tangent(python::unpack(real))    ? "a tensor with a tangent of forward-mode differentiation"
-                                                : "a tensor that is not dense");
+    stop(BreakReason::TensorKind, is_traced_tensor(python::unpack(real)) ? "a tensor of another trace"
+                                  : has_tangent(python::unpack(real))
+                                      ? "a tensor with a tangent of forward-mode differentiation"
+                                      : "a tensor that is not dense");
   }
   remember(real, source);
   auto found = fakes_.find(real);
@@ -448,7 +448,8 @@ PyRef Capture::consult_deep(PyObject* value) {
 }
 
 bool Capture::is_stand_in(PyObject* tensor) const {
-  return values_.count(impl_of(tensor)) != 0 && is_traced_tensor(without_transforms(python::unpack(tensor)));
+  return (unrecorded || values_.count(impl_of(tensor)) != 0) &&
+         is_traced_tensor(without_transforms(python::unpack(tensor)));
 }
 
 bool Capture::shares_memory(PyObject* tensor) const {

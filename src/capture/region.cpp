@@ -82,10 +82,9 @@ std::string folder_of(const char* name) {
 
 // What torch wraps around its C functions: no user's code and hardly a tensor operation.
 constexpr const char* kTorchPlumbing[] = {
-    "autograd/",        "_tensor.py",      "_tensor_str.py", "random.py",      "overrides.py",
-    "serialization.py", "nn/parameter.py", "nn/init.py",     "utils/hooks.py", "amp/",
-    "_jit_internal.py", "storage.py",      "_library/",      "_ops.py",        "_higher_order_ops/",
-    "_functorch/",      "utils/_pytree.py"};
+    "autograd/",       "_tensor.py", "_tensor_str.py",     "random.py",   "overrides.py",     "serialization.py",
+    "nn/parameter.py", "nn/init.py", "utils/hooks.py",     "amp/",        "_jit_internal.py", "storage.py",
+    "_library/",       "_ops.py",    "_higher_order_ops/", "_functorch/", "utils/_pytree.py"};
 
 constexpr int kSpecialCode = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
 
@@ -111,10 +110,15 @@ PyObject* told_of_raised(const Segment& segment, bool may_be_met, PyObject* resu
 RegionScope::RegionScope(Region* region) : outer_(std::exchange(t_region, region)) {}
 RegionScope::~RegionScope() { t_region = outer_; }
 
+bool is_of_torch(PyCodeObject* code) {
+  static const std::string torch = folder_of("torch");
+  return python::text_of(code->co_filename).starts_with(torch);
+}
+
 bool is_library(PyCodeObject* code) {
   static const std::string standard = folder_of("os"), torch = folder_of("torch");
   const std::string_view path = python::text_of(code->co_filename);
-  if (path.starts_with(torch)) {
+  if (is_of_torch(code)) {
     const std::string_view inner = path.substr(torch.size());
     return std::any_of(std::begin(kTorchPlumbing), std::end(kTorchPlumbing),
                        [&](const char* part) { return inner.starts_with(part); });

@@ -349,6 +349,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
     } catch (...) {
       places.restore();
       broken = break_for_current_exception();
+      if (capture.broken) broken = *capture.broken;
     }
     capture.journal.roll_back();
     places.restore();

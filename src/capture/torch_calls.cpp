@@ -1,5 +1,6 @@
 // Calls that become one node of the torch-level graph: run on stand-ins, recorded with their arguments and results.
 #include <algorithm>
+#include <optional>
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/ops/empty.h>
@@ -162,6 +163,7 @@ Tree Capture::without_open_numbers(Tree tree) const {
 
 void Capture::record(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs, PyObject* result,
                      const RecordOptions& options) {
+  if (unrecorded) return;
   // What the call takes for granted is looked at before it: its results may be others.
   if (runs_python_again) record_conditions(/*all=*/false);
   const std::optional<Flat>& flat_result = options.flat_result;
@@ -200,7 +202,8 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   }
   for (auto& [tensor, way] : found) {
     const at::Tensor& made = python::unpack(tensor.get());
-    if (!is_traced_tensor(without_transforms(made))) stop(BreakReason::Origin, fmt::format("a tensor that `{}` gives", name));
+    if (!is_traced_tensor(without_transforms(made)))
+      stop(BreakReason::Origin, fmt::format("a tensor that `{}` gives", name));
     values_[made.unsafeGetTensorImpl()] = node->add_output(type_with_grad(made));
     note_data_sizes(tensor);
     held_.push_back(std::move(tensor));
@@ -264,7 +267,8 @@ void Capture::tell_story(const Node& node, const RecordOptions& options) {
   }
 }
 
-PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs) {
+PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyRef& args, const PyRef& kwargs,
+                          bool follows) {
   const python::OwnSources own_sources;
   // `apply` of a class of autograd's is called as a function that is followed.
   note_truths(args.get());
@@ -294,8 +298,15 @@ PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyR
   settle_deep(named.get());
   PyRef result;
   try {
-    Journal::Hidden hidden(journal);
-    Suspended suspended(*this);
+    std::optional<Journal::Hidden> hidden;
+    std::optional<Suspended> suspended;
+    std::optional<Unrecorded> below;
+    if (follows) {
+      below.emplace(*this);
+    } else {
+      hidden.emplace(journal);
+      suspended.emplace(*this);
+    }
     if (with_number && is_number(PyTuple_GET_ITEM(args.get(), 0)) && !name.ends_with("sub")) {
       // Asked first, a number leaves the answer to the tensor; which, for a difference, asks for that of both.
       result = python::checked(PyObject_CallMethod(PyTuple_GET_ITEM(given.get(), 1), reflected_method(name).c_str(),
@@ -335,7 +346,7 @@ PyRef Capture::effect_call(PyObject* callable, const std::string& name, const Ca
   settle_deep(named.get());
   Suspended suspended(*this);
   PyRef result = python::checked(PyObject_Call(callable, given.get(), named.get()));
-  ++mode_switches;
+  if (!unrecorded) ++mode_switches;
   record(callable, name, given.get(), named.get(), result.get(), {.always = true});
   return result;
 }

@@ -83,8 +83,7 @@ const std::vector<ControlRule>& transform_rules() {
 }
 
 at::Tensor without_transforms(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kWrapped(
-      {c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
+  constexpr c10::DispatchKeySet kWrapped({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
   static PyObject* unwrap = level_function("get_unwrapped");
   at::Tensor inner = tensor;
   while (inner.key_set().has_any(kWrapped))

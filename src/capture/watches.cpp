@@ -52,7 +52,8 @@ bool is_enum_of_pybind(PyTypeObject* type) {
 bool is_type_form(PyObject* value) {
   static PyTypeObject* either = [] {
     PyRef module = python::checked(PyImport_ImportModule("types"));
-    return reinterpret_cast<PyTypeObject*>(python::checked(PyObject_GetAttrString(module.get(), "UnionType")).release());
+    return reinterpret_cast<PyTypeObject*>(
+        python::checked(PyObject_GetAttrString(module.get(), "UnionType")).release());
   }();
   return PyObject_TypeCheck(value, &Py_GenericAliasType) || PyObject_TypeCheck(value, either);
 }

@@ -186,6 +186,7 @@ std::optional<Described> describe(PyObject* context, torch::autograd::Node& node
 struct Watched {
   PyObject* context;
   torch::autograd::Node* node;
+  std::weak_ptr<BackwardFollower> follower;
 };
 constexpr const char* kCapsule = "firesteel.watched_backward";
 
@@ -195,14 +196,24 @@ PyObject* apply_watched(PyObject* self, PyObject* arguments) {
     const PyRef context = PyRef::borrow(watched.context), keep = PyRef::borrow(self);
     check(PyObject_DelAttrString(context.get(), kApply) == 0);
     const PyRef apply = checked(PyObject_GetAttrString(context.get(), kApply));
+    const std::shared_ptr<BackwardFollower> follower = watched.follower.lock();
+    if (follower) follower->meet();
+    const size_t writes = follower ? follower->writes() : 0;
     BackwardTry attempt(unpack_all(items_of(arguments)));
-    if (PyObject* result = PyObject_Call(apply.get(), arguments, nullptr)) return result;
+    if (PyRef result = PyRef::steal(PyObject_Call(apply.get(), arguments, nullptr))) {
+      if (!follower || follower->writes() == writes) return result.release();
+      follower->give_up_for_writes(watched.node->name());
+    }
+    const bool gave_up = follower && follower->forgive();
     std::optional<Described> described;
     {
       // Only now: some contexts hand out what was saved once.
       const ErrorAside failure;
       described = describe(context.get(), *watched.node);
-      if (!described || !attempt.undo(described->saved)) return nullptr;
+      if (!described || !attempt.undo(described->saved, gave_up)) {
+        if (gave_up) follower->insist();
+        return nullptr;
+      }
     }
     PyErr_Clear();
     return described->backward->spread(attempt.call(described->backward, described->saved)).release();
@@ -213,11 +224,11 @@ PyMethodDef g_apply = {kApply, &apply_watched, METH_VARARGS, nullptr};
 
 }  // namespace
 
-void watch_backward(torch::autograd::Node& node) {
+void watch_backward(torch::autograd::Node& node, std::weak_ptr<BackwardFollower> follower) {
   const Gil gil;
   PyRef context = checked(torch::autograd::functionToPyObject(node.getptr()));
   if (!attribute(context.get(), "_forward_cls")) return;
-  auto watched = std::make_unique<Watched>(Watched{context.get(), &node});
+  auto watched = std::make_unique<Watched>(Watched{context.get(), &node, std::move(follower)});
   PyRef capsule = checked(PyCapsule_New(watched.get(), kCapsule, [](PyObject* held) {
     const std::unique_ptr<Watched> gone(static_cast<Watched*>(PyCapsule_GetPointer(held, kCapsule)));
   }));

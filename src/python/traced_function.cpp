@@ -61,7 +61,7 @@ Trace TracedFunction::record(PyObject* function, PyObject* args, PyObject* kwarg
   options.name = name_of(function);
   options.input_tree = shown_inputs(args_tree_, kwargs_tree_);
   // Hooks and Python autograd functions take the GIL themselves, on whatever thread the engine runs them.
-  options.meet_python_node = &watch_backward;
+  options.meet_python_node = [](torch::autograd::Node& node) { watch_backward(node); };
   options.run_backward = [](const std::function<void()>& backward) {
     GilRelease no_gil;
     backward();

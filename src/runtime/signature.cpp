@@ -115,7 +115,8 @@ bool Signature::Layout::fits(const at::Tensor& tensor, const SymbolValues& symbo
 std::string Signature::Layout::difference(const std::string& name, const at::Tensor& tensor,
                                           const SymbolValues& symbols) const {
   if (!tensor.defined()) return name + " is undefined";
-  if (has_tangent(tensor)) return name + " has a tangent of forward-mode differentiation, which no graph computes on with";
+  if (has_tangent(tensor))
+    return name + " has a tangent of forward-mode differentiation, which no graph computes on with";
   if (tensor.layout() != at::kStrided) return differs(name, "layout", "strided", c10::str(tensor.layout()));
   if (tensor.scalar_type() != dtype) return differs(name, "dtype", dtype_text(dtype), dtype_text(tensor.scalar_type()));
   if (tensor.device() != device) return differs(name, "device", device.str(), tensor.device().str());
