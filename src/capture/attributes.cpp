@@ -478,7 +478,10 @@ PyRef load_method(Capture& capture, PyObject* object, PyObject* name, bool& take
   if (!capture.concrete && (python::is_tensor(object) || has_container_methods(Py_TYPE(object)))) {
     PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
     takes_self = found && (Py_IS_TYPE(found, &PyMethodDescr_Type) || PyFunction_Check(found));
-    if (takes_self) return PyRef::borrow(found);
+    if (takes_self) {
+      capture.guard_class_attribute(Py_TYPE(object), name, found);  // a program may have put its own in torch's place
+      return PyRef::borrow(found);
+    }
   }
   PyRef value = load_attribute(capture, object, name);
   if (!PyMethod_Check(value.get()) || PyMethod_GET_SELF(value.get()) != object) return value;

@@ -116,12 +116,24 @@ PyRef join_tuples(Capture& capture, PyObject* left, PyObject* right) {
   return capture.made(std::move(joined));
 }
 
+// A program may have put an operator of its own in the place of torch's.
+void watch_tensor_operator(Capture& capture, PyObject* operand, const char* prefix, const char* name) {
+  if (!python::is_tensor(operand)) return;
+  PyRef key = checked(PyUnicode_FromFormat("__%s%s__", prefix, name));
+  PyObject* interned = key.release();
+  PyUnicode_InternInPlace(&interned);
+  key = PyRef::steal(interned);
+  capture.guard_class_attribute(Py_TYPE(operand), interned, _PyType_Lookup(Py_TYPE(operand), interned));
+}
+
 }  // namespace
 
 PyRef binary_operation(Capture& capture, int operation, PyObject* left, PyObject* right) {
   const BinaryRow& row = kBinary[operation];
   if (capture.concrete) return checked(row.run(left, right));
   if (python::is_tensor(left) || python::is_tensor(right)) {
+    watch_tensor_operator(capture, left, "", row.name);
+    watch_tensor_operator(capture, right, "r", row.name);
     return capture.torch_call(operator_function(row.name), fmt::format("operator.{}", row.name),
                               checked(PyTuple_Pack(2, left, right)));
   }

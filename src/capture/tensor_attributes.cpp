@@ -35,7 +35,10 @@ PyRef constant_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
 
 PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
   const std::string_view text = python::text_of(name);
-  if (text == "grad") return gradient(capture, tensor, name);
+  PyObject* found = _PyType_Lookup(Py_TYPE(tensor), name);
+  capture.guard_class_attribute(Py_TYPE(tensor), name, found);
+  const bool is_of_torch = found && Py_IS_TYPE(found, &PyGetSetDescr_Type);  // a program may put its own there
+  if (text == "grad" && is_of_torch) return gradient(capture, tensor, name);
   if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(type_the_program_sees(tensor)));
   if (text == "is_leaf") return checked(PyBool_FromLong(python::unpack(tensor).is_leaf()));
   if (text == "grad_fn") {
@@ -43,7 +46,7 @@ PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
     if (!asked.requires_grad() || !asked.grad_fn()) return PyRef::borrow(Py_None);
     capture.stop(BreakReason::Autograd, "`.grad_fn` of a tensor with a history is read");
   }
-  switch (tensor_attribute_kind(name)) {
+  switch (is_of_torch ? tensor_attribute_kind(name) : TensorAttribute::Unknown) {
     case TensorAttribute::Constant:
       return capture.adopt_sizes(constant_attribute(capture, tensor, name));
     case TensorAttribute::View: {
@@ -53,7 +56,6 @@ PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
     case TensorAttribute::Unknown:
       break;
   }
-  PyObject* found = _PyType_Lookup(Py_TYPE(tensor), name);
   if (!found) {
     // Set by somebody on the tensor object itself.
     PyObject* real = capture.real_of(tensor);

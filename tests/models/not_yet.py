@@ -6,7 +6,6 @@ A key is the name of a row, `name:mode` or `name:mode:backend` where only these 
 
 NOT_YET = {
     "longformer": "FS-DATA-DEPENDENT",
-    "mamba": "FS-VALUE",
     "switch-transformers": "FS-DATA-DEPENDENT",
     "led": "FS-DATA-DEPENDENT",
     "prophetnet": "FS-DATA-DEPENDENT",

@@ -40,7 +40,6 @@ def test_programs_in_pieces(program, capsys):
 
 # What is known to come in without a source, and why.
 OPEN = {
-    "gradients_and_an_optimizer": "the optimizer's step, on the stack before the call of it breaks",
     "deep_copies": "the default of an argument of copy.deepcopy, which runs as it is",
 }
 
