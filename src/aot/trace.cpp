@@ -287,11 +287,20 @@ class Tracing {
     result_.result_requires_grad.push_back(has_history(tensor));
   }
 
+  // Whether a function of autograd written in Python gave a view of an input, or the input itself.
+  static bool has_python_between(const at::Tensor& view) {
+    if (!view.requires_grad()) return false;
+    const torch::autograd::Node* node = view.grad_fn().get();
+    while (node && !is_python_node(*node) && node->num_outputs() == 1) node = node->next_edge(0).function.get();
+    return node && is_python_node(*node);
+  }
+
   OutputAlias alias_of_input(const at::Tensor& tensor) const {
     for (const Recorder::StandIn& entry : recorder_->stand_ins()) {
       if (!entry.value) continue;
       const bool same = entry.functional.is_same(tensor);
       if (!same && (entry.is_view || storage_of(entry.functional) != storage_of(tensor))) continue;
+      if (!same && has_python_between(tensor)) return {};  // its gradient goes another way than a view's
       return {same ? OutputAlias::Kind::IsInput : OutputAlias::Kind::ViewOfInput, input_index(entry.value)};
     }
     return {};
@@ -374,7 +383,7 @@ class Tracing {
       }
       shared = shared || storage_of(outputs_[other]) == storage_of(tensor);
     }
-    if (!shared || !tensor.requires_grad() || !tensor.is_view()) return;
+    if (!shared || !tensor.requires_grad() || !tensor.is_view() || has_python_between(tensor)) return;
     const at::Tensor base(tensor._base());
     size_t at = 0;
     while (at < outputs_.size() && !(outputs_[at].defined() && outputs_[at].is_same(base))) ++at;
