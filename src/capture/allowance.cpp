@@ -1,6 +1,9 @@
 // Asks the watcher, where there is one.
 #include "capture/allowance.h"
 
+#include <algorithm>
+#include <regex>
+
 #include "python/errors.h"
 
 namespace firesteel::capture {
@@ -14,6 +17,11 @@ python::PyRef& watcher() {
   return *held;
 }
 
+std::vector<std::pair<std::string, std::regex>>& open_sources() {
+  static auto* patterns = new std::vector<std::pair<std::string, std::regex>>;
+  return *patterns;
+}
+
 }  // namespace
 
 FixedNumbers& fixed_numbers() {
@@ -24,6 +32,25 @@ FixedNumbers& fixed_numbers() {
 CapturedData& captured_data() {
   static CapturedData data;
   return data;
+}
+
+void set_open_sources(const std::vector<std::string>& patterns) {
+  open_sources().clear();
+  for (const std::string& pattern : patterns) {
+    try {
+      open_sources().emplace_back(pattern, std::regex(pattern));
+    } catch (const std::regex_error&) {
+      open_sources().emplace_back(pattern, std::regex());  // a name alone: brackets mean themselves
+    }
+  }
+}
+
+bool is_open_source(const guards::Source& source) {
+  if (open_sources().empty() || source.kind != guards::AccessKind::Argument) return false;
+  const std::string name = "L['" + source.name + "']";
+  return std::any_of(open_sources().begin(), open_sources().end(), [&](const auto& known) {
+    return known.first == name || std::regex_search(name, known.second, std::regex_constants::match_continuous);
+  });
 }
 
 bool& lifts_tensors() {

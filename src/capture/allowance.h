@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "guards/source.h"
 #include "python/py_ref.h"
 
 namespace firesteel::capture {
@@ -27,6 +29,10 @@ struct CapturedData {
   bool numbers = false, sizes = false;
 };
 CapturedData& captured_data();
+
+// Arguments whose sizes are open, and numbers that change, from the first call on: `L['x']`, or a pattern of such.
+void set_open_sources(const std::vector<std::string>& patterns);
+bool is_open_source(const guards::Source& source);
 
 // For backends that are functions all tensors are inputs, whether arguments lead to them or globals and attributes:
 // others in their places need no compilation.

@@ -8,6 +8,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include "capture/allowance.h"
 #include "capture/arrays.h"
 #include "capture/followed_backward.h"
 #include "capture/frame_hook.h"
@@ -154,6 +155,8 @@ void Attempt::bind_call() {
     if (parameter.source && parameter.source->kind == AccessKind::Argument) collect(parameter.source);
     if (parameter.source && backend_.spec && backend_.spec->numbers.count(parameter.source->str()))
       capture.expect_changes(parameter.source);
+    if (parameter.source && is_open_source(*parameter.source) && is_number(start_.arguments[parameter.source->index]))
+      capture.expect_changes(parameter.source);
     for (const Source* item : parameter.items) collect(item);
   }
 }
@@ -204,6 +207,8 @@ void Attempt::open_sizes() {
 void Attempt::open_as_marked(PyObject* tensor, const Source* source) {
   const SizeMarks marks(tensor, source->str());
   if (!marks.problem().empty()) capture.refuse("ControlError", marks.problem());
+  if (marks.is_fixed()) capture.add_guard({GuardKind::Identity, source, PyRef::borrow(tensor)});
+  const bool named = is_open_source(*source);
   const auto rank = static_cast<int32_t>(python::unpack(tensor).dim());
   for (int32_t d = 0; d < rank; ++d) {
     if (const SizeMarks::Range* range = marks.dynamic(d)) {
@@ -211,7 +216,7 @@ void Attempt::open_as_marked(PyObject* tensor, const Source* source) {
       capture.require_open(source, d, /*by_mark=*/true);
     } else if (marks.is_static(d)) {
       capture.keep_size(source, d);
-    } else if (backend_.sizes == SizePolicy::All || backend_.spec || marks.may_be_dynamic(d)) {
+    } else if (backend_.sizes == SizePolicy::All || backend_.spec || named || marks.may_be_dynamic(d)) {
       capture.expect_size(source, {d});
     }
   }

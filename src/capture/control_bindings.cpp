@@ -1,5 +1,6 @@
 // Python's way to the controls: marks on callables, stances, and the questions code may ask about itself.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "aot/functional_ops.h"
 #include "aot/trace.h"
@@ -156,6 +157,7 @@ void bind_controls(nb::module_& module) {
         captured_data() = {numbers, sizes};
       },
       nb::arg("numbers"), nb::arg("sizes"));
+  module.def("_open_sources", &set_open_sources, nb::arg("patterns"));
   module.def(
       "_lift_tensors", [](bool lift) { lifts_tensors() = lift; }, nb::arg("lift"));
   module.def(

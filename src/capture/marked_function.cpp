@@ -35,9 +35,14 @@ PyObject* MarkedFields::call(PyObject* self, PyObject* const* args, size_t count
     // C code calls it in the middle of a capture: `map(marked, items)`.
     if (Capture* capture = current_capture())
       return call_from_c(*capture, self, args, PyVectorcall_NARGS(count), keywords).release();
-    if (marked.mark == FunctionMark::Skipped && Region::current() && PyFunction_Check(function))
-      return Region::current()->call_skipped(function,
-                                             {args, static_cast<size_t>(PyVectorcall_NARGS(count)), keywords});
+    if (marked.mark == FunctionMark::Skipped && Region::current()) {
+      std::vector<PyObject*> given;
+      if (PyMethod_Check(function)) given.push_back(PyMethod_GET_SELF(function));
+      given.insert(given.end(), args, args + PyVectorcall_NARGS(count) + (keywords ? PyTuple_GET_SIZE(keywords) : 0));
+      PyObject* plain = PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function;
+      const size_t positional = given.size() - (keywords ? PyTuple_GET_SIZE(keywords) : 0);
+      if (PyFunction_Check(plain)) return Region::current()->call_skipped(plain, {given.data(), positional, keywords});
+    }
     if (marked.mark == FunctionMark::RunOnly) {
       RunOnlyScope run_only;
       return PyObject_Vectorcall(function, args, count, keywords);

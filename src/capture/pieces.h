@@ -14,6 +14,8 @@ struct CallValues {
   PyObject* const* raw;
   size_t positional;
   PyObject* keywords;
+
+  size_t count() const { return positional + (keywords ? static_cast<size_t>(PyTuple_GET_SIZE(keywords)) : 0); }
 };
 
 // How pieces were made. Regions whose ways are equal use each other's: the layers of a model are one piece of code.

@@ -127,6 +127,30 @@ bool is_library(PyCodeObject* code) {
          (path.starts_with(standard) && path.find("site-packages") == std::string_view::npos);
 }
 
+namespace {
+
+// What nn.Module does around the forward of a module.
+bool is_module_call(PyCodeObject* code) {
+  static const std::string file = folder_of("torch") + "nn/modules/module.py";
+  return python::text_of(code->co_filename) == file;
+}
+
+// While a module's call is skipped: the functions that come next are so, too, up to its forward.
+thread_local bool t_skips_on = false;
+
+class SkipsOn {
+ public:
+  explicit SkipsOn(bool on) : before_(std::exchange(t_skips_on, on)) {}
+  ~SkipsOn() { t_skips_on = before_; }
+  SkipsOn(const SkipsOn&) = delete;
+  SkipsOn& operator=(const SkipsOn&) = delete;
+
+ private:
+  const bool before_;
+};
+
+}  // namespace
+
 PyRef call_for_real(PyObject* callable, const CallArgs& args) {
   PyObject* function = PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable;
   PyObject* self = PyMethod_Check(callable) ? PyMethod_GET_SELF(callable) : nullptr;
@@ -145,7 +169,7 @@ PyRef call_for_real(PyObject* callable, const CallArgs& args) {
   if (self) raw.push_back(self);
   for (const PyRef& value : args.values) raw.push_back(value.get());
   const CallValues values{raw.data(), args.positional() + (self ? 1 : 0), args.keywords.get()};
-  return python::checked(t_region->call(function, values));
+  return python::checked(t_skips_on ? t_region->call_skipped(function, values) : t_region->call(function, values));
 }
 
 Region::Region(RegionOptions options)
@@ -235,6 +259,13 @@ Region& Region::with_backend(const BackendChoice& backend) {
   return *others_.back();
 }
 
+void Region::expect_changes(PyObject* function, const CallValues& values) {
+  if (first_sizes_.empty()) return;
+  Bucket& starts = pieces_.bucket({{code_of(function), 0}});
+  for (guards::SourcePath& path : first_sizes_.take_changed(values.raw, values.count()))
+    starts.add_moving(std::move(path));
+}
+
 std::optional<PyObject*> Region::serve_stance(PyObject* function, const CallValues& values) {
   const bool first = !std::exchange(was_called_, true);
   switch (stance_kind()) {
@@ -244,10 +275,13 @@ std::optional<PyObject*> Region::serve_stance(PyObject* function, const CallValu
     case StanceKind::ForceEager:
       return fall_back(function, values, BreakReason::Stance);
     case StanceKind::EagerThenCompile:
-      if (!first) return std::nullopt;
-      return fall_back(function, values, BreakReason::Stance);
     case StanceKind::AotEagerThenCompile:
-      if (!first) return std::nullopt;
+      if (!first) {
+        expect_changes(function, values);
+        return std::nullopt;
+      }
+      first_sizes_.note(values.raw, values.count());
+      if (stance_kind() == StanceKind::EagerThenCompile) return fall_back(function, values, BreakReason::Stance);
       return with_backend({Backend::AotEager, {}}).call(function, values);
     case StanceKind::EagerOnRecompile:
     case StanceKind::FailOnRecompile:
@@ -266,6 +300,7 @@ void Region::refuse_to_compile(const Bucket& bucket, PyObject* function, const C
 }
 
 PyObject* Region::call_skipped(PyObject* function, const CallValues& values) {
+  const SkipsOn skips_on(is_module_call(code_of(function)));
   bool taken = false;
   FrameTaker taker = [&](PyThreadState* state, FsFrame* frame) -> PyObject* {
     if (!fs_frame_is_fresh(state, frame)) return run_frame(state, frame);

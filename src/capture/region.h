@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "capture/first_sizes.h"
 #include "capture/pieces.h"
 
 namespace firesteel::capture {
@@ -44,7 +45,8 @@ class Region {
 
   // Calls a Python function compiled. May throw.
   PyObject* call(PyObject* function, const CallValues& values);
-  // Runs the function's own frame as it is; what it calls is compiled.
+  // Runs the function's own frame as it is; what it calls is compiled. Of a module's call that frame is its forward's:
+  // what nn.Module does around it runs as it is, too.
   PyObject* call_skipped(PyObject* function, const CallValues& values);
   bool is_whole() const { return options_.fullgraph; }
   // The region whose code runs eagerly between two pieces, on this thread; or null.
@@ -88,6 +90,8 @@ class Region {
   PyObject* run_concretely(PyThreadState* state, FsFrame* frame);
   // What the stance asks for in place of a capture; empty: go on.
   std::optional<PyObject*> serve_stance(PyObject* function, const CallValues& values);
+  // What is another one than at the first call, which ran without a capture, will be another one again.
+  void expect_changes(PyObject* function, const CallValues& values);
   [[noreturn]] void refuse_to_compile(const Bucket& bucket, PyObject* function, const CallValues& values) const;
   // The same options with another backend, which keeps pieces of its own.
   Region& with_backend(const BackendChoice& backend);
@@ -96,6 +100,7 @@ class Region {
   Pieces pieces_;
   std::vector<std::unique_ptr<Region>> others_;  // for a backend that set_stance() forces
   bool was_called_ = false;
+  FirstSizes first_sizes_;
   bool is_forced_ = false;  // one of those
   std::vector<Recompile> recompiles_;
 };

@@ -51,6 +51,8 @@ SizeMarks::SizeMarks(PyObject* tensor, const std::string& name) {
   weak_ = dims_in(dict, "_dynamo_weak_dynamic_indices", rank, name, problem_);
   weak_.merge(dims_in(dict, "_dynamo_unbacked_indices", rank, name, problem_));
   static_ = dims_in(dict, "_dynamo_static_indices", rank, name, problem_);
+  PyObject* address = PyDict_GetItemString(dict, "_dynamo_static_input_type");
+  fixed_ = address && PyUnicode_Check(address) && python::text_of(address) == "guarded";
   for (int32_t dim : dims_in(dict, "_dynamo_dynamic_indices", rank, name, problem_)) dynamic_.emplace(dim, Range{});
   PyObject* ranges = PyDict_GetItemString(dict, "_dynamo_dynamic_range");
   if (!ranges || !PyAnySet_Check(ranges)) return;

@@ -22,11 +22,14 @@ class SizeMarks {
 
   const Range* dynamic(int32_t dim) const;
   bool may_be_dynamic(int32_t dim) const { return weak_.count(dim) != 0; }
+  // mark_static_address(guard=True): it is this very tensor at every call.
+  bool is_fixed() const { return fixed_; }
   bool is_static(int32_t dim) const { return static_.count(dim) != 0; }
 
  private:
   std::map<int32_t, Range> dynamic_;
   std::set<int32_t> weak_, static_;
+  bool fixed_ = false;
   std::string problem_;
 };
 

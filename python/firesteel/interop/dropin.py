@@ -23,7 +23,7 @@ def install():
     if _installed:
         return
     _installed = True
-    from . import exceptions, torch_names
+    from . import exceptions, torch_logs, torch_names
 
     _C._set_error_provider(exceptions.provide)
     _C._set_exception_form(exceptions.of_program)
@@ -31,6 +31,7 @@ def install():
     _branches.serves_nested = True
     for module, name, ours in torch_names.early_routes():
         _route(sys.modules[module], name, ours)
+    torch_logs.follow()
     if _is_loaded(_LATE):
         _route_dynamo()
     else:
@@ -53,6 +54,7 @@ def uninstall():
     _C._follow_inner_breaks(True)
     _C._fix_numbers(False, False)
     _C._capture_data(False, False)
+    sys.modules[f"{__package__}.torch_logs"].leave()
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
     while _changes:

@@ -47,6 +47,13 @@ def leave():
     _C._set_mark(ConfigModule.__getattr__, "None")
 
 
+def _open_sources():
+    """torch.compiler.config.dynamic_sources and unbacked_sources: names of arguments, or patterns of these."""
+    config = sys.modules.get("torch.compiler.config")
+    named = (getattr(config, setting, None) for setting in ("dynamic_sources", "unbacked_sources"))
+    return [name.strip() for names in filter(None, named) for name in names.split(",") if name.strip()]
+
+
 def _allowance(function, compiled, why, keeps_numbers=False):
     if compiled:
         guard_failures.tell(function, why)
@@ -59,4 +66,9 @@ def _allowance(function, compiled, why, keeps_numbers=False):
     _C._capture_data(
         bool(value("capture_scalar_outputs", False)), bool(value("capture_dynamic_output_shape_ops", False))
     )
-    return value("recompile_limit", 0) or 0, bool(value("fail_on_recompile_limit_hit", False))
+    from . import dynamo_counters
+
+    dynamo_counters.begin()
+    limits = (value(name, 0) or 0 for name in ("recompile_limit", "accumulated_recompile_limit"))
+    _C._open_sources(_open_sources())
+    return min(filter(None, limits), default=0), bool(value("fail_on_recompile_limit_hit", False))

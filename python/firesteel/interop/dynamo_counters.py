@@ -1,15 +1,35 @@
-"""torch._dynamo.utils.counters, filled from Firesteel's captures: what tests and tools read."""
+"""What tests and tools are told of captures: torch._dynamo.utils.counters, and the callbacks of torch._dynamo."""
 
+from torch._dynamo.callback import CallbackArgs, CallbackTrigger, callback_handler
 from torch._dynamo.utils import counters
 
 from .. import _C
+
+_CAPTURE = CallbackArgs(CallbackTrigger.DYNAMO, "0/0")
+_is_running = False  # a capture whose start has been told
 
 
 def follow():
     _C._set_capture_listener(_captured)
 
 
+def begin():
+    """A capture begins: to be told once for each."""
+    global _is_running
+    _end()
+    _is_running = bool(callback_handler.start_callbacks or callback_handler.end_callbacks)
+    callback_handler.run_start_callbacks(_CAPTURE)
+
+
+def _end():
+    global _is_running
+    if _is_running:
+        _is_running = False
+        callback_handler.run_end_callbacks(_CAPTURE)
+
+
 def _captured(function, file, graph, line, reason_id, reason, place, depth, runs_eagerly):
+    _end()
     counters["frames"]["total"] += 1
     if reason and depth <= 1:
         counters["graph_break"][reason] += 1

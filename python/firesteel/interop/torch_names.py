@@ -10,7 +10,7 @@ import torch
 import firesteel
 
 from .. import _backends, _branches
-from . import callers, dropin, dynamo_config, exceptions, guard_failures
+from . import callers, dropin, dynamo_config, exceptions, guard_failures, inductor_settings, torch_logs
 
 
 def compile(
@@ -33,7 +33,8 @@ def compile(
         backend = _backends.get_default_backend() if _backends.is_default_set() else "inductor"
     backend = known_backend(backend)
     if isinstance(backend, str) and _backends.resolve(backend) in firesteel._C._backends():
-        options = None  # those of Inductor; none of them changes a result
+        inductor_settings.check(mode, options)
+        mode = options = None
     elif options and "guard_filter_fn" in options:  # it leaves guards out, which is not done here
         options = {name: value for name, value in options.items() if name != "guard_filter_fn"} or None
     dynamo_config.refuse_contradiction()
@@ -84,6 +85,7 @@ def apply_to(apply, model):
     compiled = apply(model)
     if isinstance(compiled, firesteel._C.CompiledFunction):  # what PyTorch's own tools look for
         compiled._torchdynamo_orig_callable = compiled._torchdynamo_inline = model
+        compiled._torchdynamo_wrapper_id = id(compiled)
     if isinstance(model, types.FunctionType) and not model.__closure__ and not model.__defaults__:
         _recent.append(compiled)
     return compiled
@@ -176,10 +178,11 @@ def reset():
 
 
 def list_backends(exclude_tags=("debug", "experimental")):
-    theirs = []
-    if "torch._dynamo" in sys.modules:
-        theirs = dropin.original(sys.modules["torch._dynamo"].list_backends)(exclude_tags)
-    return sorted({*theirs, *firesteel.list_backends(exclude_tags)})
+    import torch._dynamo
+
+    asked = dropin.original(torch._dynamo.list_backends)
+    theirs, all_of_theirs = asked(exclude_tags), asked(())
+    return sorted({*theirs, *firesteel.list_backends(exclude_tags)} - ({*all_of_theirs} - {*theirs}))
 
 
 def early_routes():
@@ -187,6 +190,7 @@ def early_routes():
     yield "torch", "compile", compile
     yield "torch", "cond", cond
     yield "torch", "while_loop", while_loop
+    yield "torch._logging._internal", "_init_logs", torch_logs.init_logs
     controls = {
         "compile": compile,
         "reset": reset,

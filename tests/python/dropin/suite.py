@@ -6,7 +6,7 @@ import textwrap
 from processes import printed_by
 
 HEAD = """
-import collections, contextlib, functools, itertools, operator, os, unittest.mock
+import collections, contextlib, functools, itertools, logging, operator, os, unittest.mock
 import torch
 import torch._dynamo
 import torch._dynamo.config as config
