@@ -32,6 +32,42 @@ def _delitem(a, b):
     del a[b]
 
 
+# ---- operators that are called as functions
+
+
+def _of(count, form):
+    """The form with so many arguments; with others it raises, in words of C code."""
+
+    def checked(*args, **kwargs):
+        return NotImplemented if kwargs or len(args) != count else form(*args)
+
+    return checked
+
+
+def _count_of(items, wanted):
+    return sum(1 for item in items if item is wanted or item == wanted)
+
+
+def _index_of(items, wanted):
+    for place, item in enumerate(items):
+        if item is wanted or item == wanted:
+            return place
+    raise ValueError("sequence.index(x): x not in sequence")
+
+
+_OPERATORS = {
+    operator.getitem: _of(2, lambda a, b: a[b]),
+    operator.contains: _of(2, lambda a, b: b in a),
+    operator.is_: _of(2, lambda a, b: a is b),
+    operator.is_not: _of(2, lambda a, b: a is not b),
+    operator.eq: _of(2, lambda a, b: a == b),
+    operator.ne: _of(2, lambda a, b: a != b),
+    operator.not_: _of(1, lambda a: not a),
+    operator.truth: _of(1, lambda a: bool(a)),
+    operator.countOf: _of(2, _count_of),
+    operator.indexOf: _of(2, _index_of),
+}
+
 # ---- tensors by the names of their types
 
 
@@ -76,7 +112,11 @@ def _as_type(tensor, kind):
 
 def _new(tensor, *args, **kwargs):
     """Tensor.new: of the same type."""
-    if kwargs or not (all(type(arg) is int for arg in args) or (len(args) == 1 and isinstance(args[0], torch.Size))):
+    if kwargs:
+        return NotImplemented
+    if len(args) == 1 and type(args[0]) in (list, tuple):
+        return tensor.new_tensor(args[0])
+    if not (all(type(arg) is int for arg in args) or (len(args) == 1 and isinstance(args[0], torch.Size))):
         return NotImplemented
     return tensor.new_empty(*(args or (0,)))
 
@@ -205,7 +245,9 @@ def _gradients(outputs, inputs, grad_outputs=None, retain_graph=False, create_gr
         create_graph=create_graph,
         allow_unused=True,
     )
-    return tuple(torch.zeros_like(one) if gradient is None else gradient for gradient, one in zip(found, inputs))
+    return tuple(
+        torch.zeros_like(one) if gradient is None else gradient for gradient, one in zip(found, inputs, strict=True)
+    )
 
 
 # ---- min() and max() of tensors with one value, which Python finds by looking at data
@@ -242,6 +284,7 @@ def _reduce(thing, protocol):
 
 FORMS = {
     object.__reduce_ex__: _reduce,
+    **_OPERATORS,
     operator.iconcat: _iconcat,
     operator.setitem: _setitem,
     operator.delitem: _delitem,

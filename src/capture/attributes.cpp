@@ -105,11 +105,21 @@ PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name
     }
     if (!value) return wrapped_module_attribute(capture, module, name);
   }
-  if (!value) {
-    capture.guard_absent(dict, module_variables(capture, module), name);
+  if (value) return capture.admit(value, capture.sources.item(module_variables(capture, module), name));
+  const std::string_view text = python::text_of(name);
+  if (text == "__dict__") return capture.admit(dict, module_variables(capture, module));
+  if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(module)));
+  if (_PyType_Lookup(Py_TYPE(module), name)) capture.stop(BreakReason::Attribute, spelled(module, name));
+  capture.guard_absent(dict, module_variables(capture, module), name);
+  // A module may say itself what it gives for names that it does not have.
+  PyRef key = interned("__getattr__");
+  PyObject* finder = PyDict_GetItemWithError(dict, key.get());
+  if (!finder) {
+    capture.guard_absent(dict, module_variables(capture, module), key.get());
     return {};
   }
-  return capture.admit(value, capture.sources.item(module_variables(capture, module), name));
+  capture.admit(finder, capture.sources.item(module_variables(capture, module), key.get()));
+  return call(capture, finder, CallArgs{{PyRef::borrow(name)}, {}});
 }
 
 PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject* name, PyObject* found);
@@ -340,8 +350,11 @@ PyRef instance_attribute(Capture& capture, PyObject* object, PyObject* name) {
   PyObject* reader = _PyType_Lookup(type, getattribute);
   if (!PyFunction_Check(reader)) {
     // A C class that finds attributes in a way of its own: `super` and its subclasses.
-    static PyObject* plain = _PyType_Lookup(&PyBaseObject_Type, getattribute);
-    if (reader != plain && type->tp_getattro != PyObject_GenericGetAttr)
+    // Classes over dict, list and the like have a slot of their own for what every object does.
+    const bool plain =
+        Py_IS_TYPE(reader, &PyWrapperDescr_Type) &&
+        reinterpret_cast<PyWrapperDescrObject*>(reader)->d_wrapped == reinterpret_cast<void*>(PyObject_GenericGetAttr);
+    if (!plain && type->tp_getattro != PyObject_GenericGetAttr)
       capture.stop(BreakReason::Attribute, spelled(object, name));
     PyRef value = generic_attribute(capture, object, name);
     return value ? value : fallback_attribute(capture, object, name);

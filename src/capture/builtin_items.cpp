@@ -131,6 +131,8 @@ PyRef over_iterables(Capture& capture, PyObject* callable, CallArgs& args) {
       args.values[i] = get_iterator(capture, args[i]);
   }
   if (row) {
+    const bool adds = std::string_view(row->name) == "accumulate" && args.positional() == 1 && !args.keyword_count();
+    if (adds) args.values.push_back(PyRef::borrow(operator_function("add")));  // C code would not come back here
     if (row->position < args.positional()) args.values[row->position] = followed(args[row->position]);
     follow_keyword(args, row->keyword);
   }
@@ -214,6 +216,7 @@ PyRef reverse(Capture& capture, PyObject* callable, CallArgs& args) {
 PyRef make_dict(Capture& capture, PyObject* callable, CallArgs& args) {
   for (size_t i = 0; i < args.positional(); ++i) {
     if (PyRef shown = dict_behind(capture, args[i])) args.values[i] = std::move(shown);
+    if (PyRef items = PyDict_Check(args[i]) ? PyRef() : dict_of_mapping(capture, args[i])) args.values[i] = items;
     if (PyDict_Check(args[i])) {
       capture.consult(args[i]);
     } else if (is_iterable(args[i])) {

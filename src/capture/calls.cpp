@@ -12,6 +12,7 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
+#include "capture/iterables.h"
 #include "capture/lazy_modules.h"
 #include "capture/marked_calls.h"
 #include "capture/marked_function.h"
@@ -146,6 +147,22 @@ PyRef call_slot(Capture& capture, PyObject* callable, PyTypeObject* type, std::s
   capture.stop(BreakReason::CFunction, fmt::format("{}.{}", type->tp_name, name));
 }
 
+// What a C class takes for its contents, as C code may go through it.
+PyRef as_contents(Capture& capture, PyTypeObject* type, const CallArgs& args, size_t index) {
+  PyObject* value = args[index];
+  const bool of_dict = PyType_IsSubtype(type, &PyDict_Type);
+  static PyTypeObject* defaulting = type_named("collections", "defaultdict");
+  const bool kept = (of_dict && index >= args.positional()) || (index == 0 && PyType_IsSubtype(type, defaulting));
+  if (kept) return args.values[index];  // the value of a keyword, or what makes the missing ones
+  if (of_dict && PyDict_Check(value) && Py_TYPE(value)->tp_iter == PyDict_Type.tp_iter) {
+    capture.consult(value);  // CPython copies it, whatever its class says
+    return args.values[index];
+  }
+  if (PyRef items = of_dict ? dict_of_mapping(capture, value) : PyRef()) return items;
+  if (PyIter_Check(value) || is_python_class(Py_TYPE(value))) return get_iterator(capture, value);
+  return capture.consult_deep(value);
+}
+
 // A new object: CPython makes it, and the frames of its `__new__` and `__init__` are inlined. `maker`: type.__call__,
 // where the metaclass's own `__call__` has come to it.
 PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject* maker) {
@@ -164,7 +181,8 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject*
   const bool exception = PyExceptionClass_Check(callable);
   if (!is_python_class(type) && !exception) {
     static const auto* known = new std::unordered_set<std::string_view>{"collections.defaultdict", "collections.deque"};
-    const bool plain = known->count(type->tp_name) || PyType_IsSubtype(type, &PyProperty_Type);
+    const bool plain = known->count(type->tp_name) || PyType_IsSubtype(type, &PyProperty_Type) ||
+                       std::string_view(type->tp_name).starts_with("torch.return_types.");
     if (!plain) capture.stop(BreakReason::Creation, type->tp_name);
   }
   if ((type->tp_finalize || type->tp_del) && !exception)
@@ -201,12 +219,7 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject*
   const bool filled = PyType_IsSubtype(type, &PyDict_Type) || PyType_IsSubtype(type, &PyList_Type) ||
                       PyType_IsSubtype(type, &PySet_Type);
   if ((fixed && !python_new) || (filled && (!own_init || !PyFunction_Check(own_init)))) {
-    for (PyRef& value : args.values) {
-      if (PyIter_Check(value.get()) || is_python_class(Py_TYPE(value.get())))
-        value = get_iterator(capture, value.get());
-      else
-        value = capture.consult_deep(value.get());
-    }
+    for (size_t i = 0; i < args.values.size(); ++i) args.values[i] = as_contents(capture, type, args, i);
   }
   struct Instantiating {
     explicit Instantiating(Capture& capture, PyTypeObject* type) : capture(capture) {

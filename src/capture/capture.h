@@ -97,7 +97,8 @@ class Capture {
   const Source* need_source(PyObject* object);
   void guard_length(PyObject* container);
   // A container is looked at as a whole: guards its structure and remembers where its items come from.
-  void consult(PyObject* container);
+  // `finds_tensors`: tensors among its keys are looked up as the container knows them (tensor_keys.h).
+  void consult(PyObject* container, bool finds_tensors = false);
   // True for constants and containers of these; all of it is guarded.
   bool is_deep_constant(PyObject* value);
   // The same value with stand-ins in place of real tensors: itself where there are none.
@@ -200,6 +201,8 @@ class Capture {
   void before_slot_write(PyObject* object, PyObject* member);
   // Guards that an object that was written to is none of the others of its class that were read.
   void keep_apart(PyObject* object, const Source* source);
+  // C code compares an object by what it is, itself or what it hashes to: which of the others it is, is guarded.
+  void tell_apart(PyObject* object);
   // The object that was found at a source; null where none is known.
   PyObject* object_at(const Source* source) const;
 
@@ -369,6 +372,7 @@ class Capture {
   PyRef record_number(PyObject* callable, const std::string& name, const PyRef& args, ValueKind kind);
 
   void guard_limit(PyObject* deque, const Source* source);
+  void know_by_itself(PyObject* key, const Source* container);
   PyRef tensor_at(PyObject* real, const Source* source);
   void guard_function(PyObject* function, const Source* source);
   void guard_inner_value(PyObject* value, const Source* source);
@@ -386,7 +390,9 @@ class Capture {
   std::unordered_map<PyObject*, PyRef> fakes_;  // by the real tensor
   std::unordered_map<const c10::TensorImpl*, Value*> values_;
   std::unordered_map<const c10::TensorImpl*, const Source*> stand_in_sources_;
-  std::unordered_set<PyObject*> consulted_;
+  std::unordered_set<PyObject*> consulted_, tensor_keyed_;
+  std::unordered_map<PyTypeObject*, std::vector<PyObject*>> told_apart_;
+  std::unordered_map<PyObject*, std::vector<const Source*>> other_places_;  // of functions
   std::unordered_map<PyObject*, long> births_;
   std::set<std::tuple<GuardKind, const Source*, PyObject*>> guarded_;
   std::unordered_map<PyTypeObject*, std::shared_ptr<guards::ClassAttributes>> classes_;

@@ -55,12 +55,17 @@ bool is_dict_method(std::string_view name) { return name == "get" || name == "po
 
 // d.get(k), d.pop(k), d.setdefault(k): only this key is looked at.
 PyRef at_key(Capture& capture, PyObject* callable, std::string_view name, CallArgs& args) {
-  PyObject *dict = args[0], *key = args[1];
-  watch_key(capture, dict, key);
+  PyObject* dict = args[0];
+  if (name == "get") {
+    args.values[1] = asked_key(capture, dict, args[1]);
+  } else {
+    watch_key(capture, dict, args[1]);
+  }
+  PyObject* key = args[1];
   const Source* source = capture.source_of(dict);
   PyObject* value = PyDict_GetItemWithError(dict, key);
   python::check(value || !PyErr_Occurred());
-  if (source && !is_guardable_constant(key) && !PyType_Check(key)) capture.consult(dict);
+  if (source && !is_guardable_constant(key) && !PyType_Check(key)) capture.consult(dict, name == "get");
   if (value) {
     PyRef read = !source                                           ? capture.adopt(PyRef::borrow(value))
                  : is_guardable_constant(key) || PyType_Check(key) ? capture.read_key(dict, source, key, value)
@@ -159,11 +164,11 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
     return at_key(capture, callable, name, args);
   if (PyDict_Check(self) && args.values.size() == 2) {
     if (name == "__getitem__" || name == "__contains__") {
-      watch_key(capture, self, args[1]);
+      args.values[1] = asked_key(capture, self, args[1]);
       const Source* source = capture.source_of(self);
       PyObject* value = PyDict_GetItemWithError(self, args[1]);
       python::check(value || !PyErr_Occurred());
-      if (source && !is_guardable_constant(args[1])) capture.consult(self);
+      if (source && !is_guardable_constant(args[1])) capture.consult(self, /*finds_tensors=*/true);
       if (source && !value) capture.guard_absent(self, source, args[1]);
       if (name == "__contains__") {
         if (source && value) capture.guard_present(self, source, args[1]);
@@ -195,12 +200,16 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
                              name != "index" && name != "count" && name != "remove" && name != "discard";
     // An iterator, or an object of the program's that can give one, is a value like any other unless it is asked to.
     const bool is_plain = is_iterable(args[i]) && !PyIter_Check(args[i]) && !is_python_class(Py_TYPE(args[i]));
+    const bool fills_dict = PyDict_Check(self) && (name == "update" || name == "__init__" || name == "__ior__");
+    if (PyRef items =
+            fills_dict && i < args.positional() && !PyDict_Check(args[i]) ? dict_of_mapping(capture, args[i]) : PyRef())
+      args.values[i] = std::move(items);
     if (steps_arguments(name) ? is_iterable(args[i]) : takes_items && is_plain) {
       if (!is_plain) settle(capture, args.values[i]);
       args.values[i] = capture.consult_deep(args[i]);
       if (i < args.positional() && (PyDict_Check(self) || PyAnySet_Check(self))) watch_keys(capture, self, args[i]);
-    } else if (name == "index" || name == "count" || name == "remove" || PyUnicode_Check(self) ||
-               (takes_items && is_iterable(args[i]))) {
+    } else if (name == "index" || name == "count" || (name == "remove" && !PyAnySet_Check(self)) ||
+               PyUnicode_Check(self) || (takes_items && is_iterable(args[i]))) {
       watch_comparison(capture, args[i], "eq");
     } else if (PyAnySet_Check(self) || (PyDict_Check(self) && i == 1)) {
       watch_key(capture, self, args[i]);
@@ -220,7 +229,8 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
   const bool is_container = PyList_Check(self) || PyDict_Check(self) || PyAnySet_Check(self) || PyTuple_Check(self) ||
                             guards::is_plain_deque(self);
   if (looks && is_container) {
-    if (name == "index" || name == "count" || name == "remove") watch_comparison(capture, self, "eq");
+    const bool compares = name == "index" || name == "count" || name == "remove";
+    if (compares && !PyAnySet_Check(self)) watch_comparison(capture, self, "eq");
     capture.consult(self);
   }
   if (PyObject* dict = fs_view_dict(self)) capture.consult(dict);

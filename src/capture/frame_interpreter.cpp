@@ -362,8 +362,8 @@ namespace {
 
 // Found inside another object, which holds it as long as it lives itself: that one's variable counts.
 bool is_held_by_other(const Source* source) {
-  constexpr AccessKind kHolding[] = {AccessKind::DictItem, AccessKind::SequenceItem, AccessKind::InstanceDict,
-                                     AccessKind::Member, AccessKind::CellContents};
+  constexpr AccessKind kHolding[] = {AccessKind::DictItem,     AccessKind::TensorItem, AccessKind::SequenceItem,
+                                     AccessKind::InstanceDict, AccessKind::Member,     AccessKind::CellContents};
   if (!source || !source->parent) return false;
   for (; source->parent; source = source->parent) {
     if (std::find(std::begin(kHolding), std::end(kHolding), source->kind) == std::end(kHolding)) return false;

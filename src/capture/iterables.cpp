@@ -24,6 +24,20 @@ PyRef items_of(Capture& capture, PyObject* iterable) {
   return items;
 }
 
+PyRef dict_of_mapping(Capture& capture, PyObject* mapping) {
+  if (!is_python_class(Py_TYPE(mapping)) || PyType_Check(mapping)) return {};
+  PyRef method = find_attribute(capture, mapping, interned("keys").get());
+  if (!method) return {};
+  PyRef keys = get_iterator(capture, call(capture, method.get(), {}).get());
+  PyRef items = checked(PyDict_New());
+  while (PyRef key = next_of(capture, keys.get())) {
+    watch_hash(capture, key.get());
+    PyRef item = get_item(capture, mapping, key.get());
+    python::check(PyDict_SetItem(items.get(), key.get(), item.get()) == 0);
+  }
+  return capture.made(std::move(items));
+}
+
 void settle(Capture& capture, PyRef& value) {
   if (PyIter_Check(value.get()) || (is_iterable(value.get()) && is_python_class(Py_TYPE(value.get()))))
     value = items_of(capture, value.get());

@@ -11,6 +11,9 @@ bool is_iterable(PyObject* value);
 // All items of an iterable, taken now.
 PyRef items_of(Capture& capture, PyObject* iterable);
 
+// The dict that a mapping written in Python stands for: its keys(), and an item for each. Empty for what has no keys().
+PyRef dict_of_mapping(Capture& capture, PyObject* mapping);
+
 // A generator or an object written in Python becomes a list: C code then runs no more of it.
 void settle(Capture& capture, PyRef& value);
 

@@ -6,6 +6,7 @@
 #include "capture/builtin_rules.h"
 #include "capture/callables.h"
 #include "capture/frame_interpreter.h"
+#include "capture/iterables.h"
 #include "capture/tensor_text.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -147,16 +148,8 @@ PyRef taken_over(Capture& capture, PyRef mapping, const char* what) {
   }
   if (!is_python_class(Py_TYPE(mapping.get())))
     capture.stop(BreakReason::Value, fmt::format("{} a {}", what, Py_TYPE(mapping.get())->tp_name));
-  PyRef method = find_attribute(capture, mapping.get(), interned("keys").get());
-  if (!method) return mapping;  // raises
-  PyRef keys = get_iterator(capture, call(capture, method.get(), {}).get());
-  PyRef items = checked(PyDict_New());
-  while (PyRef key = next_of(capture, keys.get())) {
-    watch_hash(capture, key.get());
-    PyRef item = get_item(capture, mapping.get(), key.get());
-    python::check(PyDict_SetItem(items.get(), key.get(), item.get()) == 0);
-  }
-  return capture.made(std::move(items));
+  PyRef items = dict_of_mapping(capture, mapping.get());
+  return items ? items : mapping;  // raises
 }
 
 }  // namespace

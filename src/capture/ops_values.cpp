@@ -5,6 +5,7 @@
 
 #include "capture/builtin_rules.h"
 #include "capture/callables.h"
+#include "capture/comparisons.h"
 #include "capture/frame_interpreter.h"
 #include "capture/tensor_text.h"
 #include "python/errors.h"
@@ -222,7 +223,9 @@ void FrameInterpreter::compare_op(int arg) {
     return;
   }
   if (arg == Py_EQ || arg == Py_NE) {
-    if (auto same = capture_.same_sizes(left.get(), right.get())) {
+    auto same = capture_.same_sizes(left.get(), right.get());
+    if (!same) same = equal_without_data(capture_, left.get(), right.get());
+    if (same) {
       push(PyRef::borrow(*same == (arg == Py_EQ) ? Py_True : Py_False));
       return;
     }
@@ -243,7 +246,12 @@ void FrameInterpreter::is_op(int arg) {
   const bool same = left.get() == right.get();
   // A constant was guarded by its value when it was read, None among them; other objects by what they are now.
   for (const PyRef& value : {left, right}) {
+    if (!capture_.concrete && is_tensor(value)) {
+      if (PyObject* real = capture_.real_of(value.get())) capture_.tell_apart(real);
+      continue;
+    }
     const Source* source = capture_.concrete ? nullptr : capture_.source_of(value.get());
+    if (source && PyFunction_Check(value.get())) capture_.tell_apart(value.get());
     if (!source || left.get() == Py_None || right.get() == Py_None || is_guardable_constant(value.get())) continue;
     // Two things of different types are told apart by these, which are guarded already.
     if (Py_TYPE(left.get()) != Py_TYPE(right.get())) continue;

@@ -177,7 +177,8 @@ bool contains(Capture& capture, PyObject* container, PyObject* item) {
     const bool plain = dict && _PyType_Lookup(Py_TYPE(dict), name) == own;
     if (plain) {
       if (!is_c_class(Py_TYPE(dict))) capture.guard_class_attribute(Py_TYPE(dict), name, own);
-      watch_key(capture, dict, item);
+      const PyRef asked = asked_key(capture, dict, item);
+      item = asked.get();
       const Source* source = capture.source_of(dict);
       PyObject* value = PyDict_GetItemWithError(dict, item);
       python::check(value || !PyErr_Occurred());
@@ -185,17 +186,19 @@ bool contains(Capture& capture, PyObject* container, PyObject* item) {
         if (is_guardable_constant(item))
           capture.guard_present(dict, source, item);
         else
-          capture.consult(dict);
+          capture.consult(dict, /*finds_tensors=*/true);
       }
       if (source && !value) {
         if (is_guardable_constant(item))
           capture.guard_absent(dict, source, item);
         else
-          capture.consult(dict);
+          capture.consult(dict, /*finds_tensors=*/true);
       }
       return value != nullptr;
     }
-    if (is_python_class(Py_TYPE(container)) && !PyDict_Check(container) && !PyList_Check(container)) {
+    PyObject* found = is_python_class(Py_TYPE(container)) ? _PyType_Lookup(Py_TYPE(container), name) : nullptr;
+    const bool follows = (found && PyFunction_Check(found)) || (!PyDict_Check(container) && !PyList_Check(container));
+    if (is_python_class(Py_TYPE(container)) && follows) {
       PyRef method = special_method(capture, container, "__contains__");
       if (method) {
         CallArgs args;
@@ -212,8 +215,11 @@ bool contains(Capture& capture, PyObject* container, PyObject* item) {
       return false;
     }
     if (PyAnySet_Check(container)) {
-      watch_key(capture, container, item);
-      capture.consult(container);
+      const PyRef asked = asked_key(capture, container, item);
+      capture.consult(container, /*finds_tensors=*/true);
+      const int found = PySequence_Contains(container, asked.get());
+      python::check(found >= 0);
+      return found == 1;
     } else {
       watch_comparison(capture, item, "eq");
       watch_comparison(capture, container, "contains");
@@ -247,7 +253,7 @@ PyRef get_iterator(Capture& capture, PyObject* value) {
   PyObject* method = !is_c_class(type) ? _PyType_Lookup(type, iter_name) : nullptr;
   if (method && PyFunction_Check(method)) return call_special(capture, value, "__iter__");
   if (PyObject* dict = fs_view_dict(value)) {
-    capture.consult(dict);
+    capture.consult(dict, /*finds_tensors=*/true);
     return capture.made(checked(PyObject_GetIter(value)));
   }
   const bool known = is_guardable_constant(value) || PyUnicode_Check(value) || PyBytes_Check(value) ||
@@ -256,7 +262,7 @@ PyRef get_iterator(Capture& capture, PyObject* value) {
                      (capture.is_made(value) && is_c_class(type));
   if (known) {
     if (method) capture.guard_class_attribute(type, iter_name, method);
-    capture.consult(value);
+    capture.consult(value, /*finds_tensors=*/true);
     return capture.made(checked(PyObject_GetIter(value)));
   }
   if (is_python_class(type)) {
@@ -328,18 +334,26 @@ PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
     return capture.adopt(std::move(value));
   }
   if (PyDict_Check(object)) {
-    watch_key(capture, object, key);
+    const PyRef asked = asked_key(capture, object, key);
+    key = asked.get();
     PyObject* value = PyDict_GetItemWithError(object, key);
     python::check(value || !PyErr_Occurred());
     if (value) {
       if (!source) return capture.adopt(PyRef::borrow(value));
       if (is_guardable_constant(key) || PyType_Check(key)) return capture.read_key(object, source, key, value);
-      capture.consult(object);
+      capture.consult(object, /*finds_tensors=*/true);
       return capture.adopt(PyRef::borrow(value));
     }
-    if (source && is_guardable_constant(key)) capture.guard_absent(object, source, key);
+    if (source && is_guardable_constant(key)) {
+      capture.guard_absent(object, source, key);
+    } else {
+      capture.consult(object, /*finds_tensors=*/true);
+    }
     // A defaultdict, or a class with __missing__, makes what is not there.
-    if (!PyDict_CheckExact(object)) capture.before_write(object);
+    if (!PyDict_CheckExact(object)) {
+      watch_key(capture, object, place.get());
+      capture.before_write(object);
+    }
     return capture.adopt(checked(PyObject_GetItem(object, key)));
   }
   if (is_python_class(type) || capture.is_made(object)) {

@@ -36,11 +36,21 @@ bool is_fixed_object(PyObject* object) {
 // Of a set, or a dict's keys: what is compared by C code alone. A weak reference to such an object stays the same one.
 bool is_known_by_identity(PyObject* object) {
   if (is_fixed_object(object) || PyFunction_Check(object) || Py_IS_TYPE(object, &_PyMethodWrapper_Type) ||
-      Py_IS_TYPE(object, &PyGetSetDescr_Type))
+      Py_IS_TYPE(object, &PyGetSetDescr_Type) || python::is_tensor(object))
     return true;
-  if (!PyWeakref_CheckRefExact(object)) return false;
-  PyTypeObject* type = Py_TYPE(PyWeakref_GET_OBJECT(object));
+  PyTypeObject* type = Py_TYPE(PyWeakref_CheckRefExact(object) ? PyWeakref_GET_OBJECT(object) : object);
   return type->tp_hash == PyBaseObject_Type.tp_hash && type->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
+bool is_known_key(PyObject* key) {
+  if (is_guardable_constant(key) || is_known_by_identity(key) || is_special_form(key)) return true;
+  if (!PyTuple_CheckExact(key)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(key, i);
+    const bool plain = is_guardable_constant(item) || is_fixed_object(item) || PyTuple_CheckExact(item);
+    if (!plain || !is_known_key(item)) return false;
+  }
+  return true;
 }
 
 bool is_bound_builtin(PyObject* object) {
@@ -124,7 +134,14 @@ void Capture::remember(PyObject* object, const Source* source) {
   auto [found, is_new] = provenance_.try_emplace(object, source);
   if (is_new) {
     held_.push_back(PyRef::borrow(object));
-  } else if (found->second != source && !is_fixed_object(object) && !PyFunction_Check(object)) {
+  } else if (found->second != source && PyFunction_Check(object)) {
+    // By its code it may be the same as others: its places count only where it is told apart from them.
+    other_places_[object].push_back(source);
+    const auto told = told_apart_.find(&PyFunction_Type);
+    const bool is_told =
+        told != told_apart_.end() && std::find(told->second.begin(), told->second.end(), object) != told->second.end();
+    if (is_told) add_guard({GuardKind::Identity, source, PyRef::borrow(object)});
+  } else if (found->second != source && !is_fixed_object(object)) {
     // Guards hang on the first way only: the second must lead to the same object.
     Guard guard{GuardKind::Same, source};
     guard.other = found->second;
@@ -272,10 +289,24 @@ void Capture::guard_limit(PyObject* deque, const Source* source) {
              python::checked(PyObject_CallOneArg(limit, deque))});
 }
 
-void Capture::consult(PyObject* given) {
+// A key of a dict or an item of a set, which are guarded to be these very objects.
+void Capture::know_by_itself(PyObject* key, const Source* container) {
+  if (is_guardable_constant(key) || is_fixed_object(key) || PyTuple_CheckExact(key)) return;
+  remember(key, sources.pinned(key, fmt::format("a key of {}", container->str())));
+  tell_apart(key);
+}
+
+void Capture::consult(PyObject* given, bool finds_tensors) {
   const Source* source = source_of(given);
-  if (!source || concrete || !consulted_.insert(given).second) return;
+  if (!source || concrete) return;
+  auto refuse_tensors = [&] {
+    tensor_keyed_.insert(given);
+    if (!finds_tensors)
+      stop(BreakReason::Value, fmt::format("a {} from outside with tensors as keys is read", Py_TYPE(given)->tp_name));
+  };
+  if (consulted_.count(given)) return tensor_keyed_.count(given) ? refuse_tensors() : void();
   PyObject* container = journal.original(given);
+  consulted_.insert(given);
   auto child = [&](PyObject* value, const Source* at) {
     if (is_guardable_constant(value)) {
       add_guard({GuardKind::Constant, at, PyRef::borrow(value)});
@@ -292,8 +323,10 @@ void Capture::consult(PyObject* given) {
     PyObject* item = nullptr;
     Py_hash_t hash = 0;
     while (_PySet_NextEntry(container, &position, &item, &hash)) {
-      if (!is_guardable_constant(item) && !is_known_by_identity(item))
+      if (!is_known_key(item))
         stop(BreakReason::Value, fmt::format("a set that holds a {} is read", Py_TYPE(item)->tp_name));
+      if (python::is_tensor(item)) refuse_tensors();
+      know_by_itself(item, source);
       PyTuple_SET_ITEM(items.get(), i++, Py_NewRef(item));
     }
     add_guard({GuardKind::Items, source, items});
@@ -316,9 +349,11 @@ void Capture::consult(PyObject* given) {
   Py_ssize_t position = 0;
   PyObject *key = nullptr, *value = nullptr;
   while (PyDict_Next(container, &position, &key, &value)) {
-    if (!is_guardable_constant(key) && !is_known_by_identity(key) && !is_special_form(key))
+    if (!is_known_key(key))
       stop(BreakReason::Value, fmt::format("a dict with a {} as a key is read", Py_TYPE(key)->tp_name));
-    child(value, sources.item(source, key));
+    if (python::is_tensor(key)) refuse_tensors();
+    know_by_itself(key, source);
+    child(value, python::is_tensor(key) ? sources.tensor_item(source, key) : sources.item(source, key));
   }
 }
 

@@ -117,7 +117,8 @@ void RecipeMaker::add_writes() {
       book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::List, nullptr, items_of(now.get()))});
     } else {
       std::vector<int32_t> items;
-      PyRef iterator = checked(PyObject_GetIter(container));
+      PyRef plain = checked(PySet_New(container));  // its class may iterate in another way
+      PyRef iterator = checked(PyObject_GetIter(plain.get()));
       while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) items.push_back(of(item.get()));
       capture_.consult(container);
       book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::Set, nullptr, std::move(items))});

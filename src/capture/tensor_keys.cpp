@@ -50,6 +50,19 @@ void watch_key(Capture& capture, PyObject* container, PyObject* key) {
   check_key(capture, container, key);
 }
 
+PyRef asked_key(Capture& capture, PyObject* container, PyObject* key) {
+  PyObject* real = nullptr;
+  if (!capture.concrete && python::is_tensor(key) && capture.source_of(container) &&
+      !capture.journal.touched(container))
+    real = capture.real_of(key);
+  if (!real) {
+    watch_key(capture, container, key);
+    return PyRef::borrow(key);
+  }
+  capture.add_guard({GuardKind::Identity, capture.tensor_source(key), PyRef::borrow(real)});
+  return PyRef::borrow(real);
+}
+
 void watch_keys(Capture& capture, PyObject* container, PyObject* items) {
   if (PyDict_Check(items) || PyAnySet_Check(items)) return check_key(capture, container, items);
   if (!PyTuple_Check(items) && !PyList_Check(items)) return;

@@ -60,9 +60,15 @@ bool is_type_form(PyObject* value) {
 
 constexpr int kDeepest = 12;
 
+// `compares`: what the value is may decide, not only what its class does with it.
 void watch_nested(Capture& capture, PyObject* value, const std::vector<std::string>& methods, const char* what,
-                  int depth) {
+                  int depth, bool compares) {
   capture.settle(value);
+  if (compares && PyFunction_Check(value)) capture.tell_apart(value);
+  if (compares && PyMethod_Check(value)) {
+    for (PyObject* part : {PyMethod_GET_FUNCTION(value), PyMethod_GET_SELF(value)})
+      watch_nested(capture, part, methods, what, depth, compares);
+  }
   if (is_plain(value)) return;
   if (is_type_form(value)) {
     if (const Source* source = capture.source_of(value))
@@ -77,12 +83,13 @@ void watch_nested(Capture& capture, PyObject* value, const std::vector<std::stri
     capture.stop(BreakReason::DataDependent, fmt::format("{} of a container of tensors", what));
   }
   if (is_container(value) && depth < kDeepest) {
-    each_item(capture, value, [&](PyObject* item) { watch_nested(capture, item, methods, what, depth + 1); });
+    each_item(capture, value, [&](PyObject* item) { watch_nested(capture, item, methods, what, depth + 1, compares); });
     if (is_c_class(Py_TYPE(value))) return;
   }
   if (PyObject* dict = fs_view_dict(value)) return capture.consult(dict);
   if (is_python_class(Py_TYPE(value)) || PyExceptionInstance_Check(value)) {
     for (const std::string& method : methods) watch_class(capture, Py_TYPE(value), method);
+    if (compares) capture.tell_apart(value);
     return;
   }
   if (capture.is_made(value) && is_c_class(Py_TYPE(value))) return;
@@ -145,18 +152,20 @@ void watch_operator(Capture& capture, PyObject* value, const char* operation) {
   }
   std::vector<std::string> methods = {fmt::format("__{}__", name), fmt::format("__r{}__", name)};
   if (name.size() > 2 && name[0] == 'i' && name != "invert") methods.push_back(fmt::format("__{}__", name.substr(1)));
-  watch_nested(capture, value, methods, fmt::format("`{}`", operation).c_str(), kDeepest);
+  const bool compares = name == "eq" || name == "ne";
+  watch_nested(capture, value, methods, fmt::format("`{}`", operation).c_str(), kDeepest, compares);
 }
 
 void watch_comparison(Capture& capture, PyObject* value, const char* operation) {
   if (capture.concrete) return;
   watch_nested(capture, value, {fmt::format("__{}__", operation), "__eq__", "__lt__", "__gt__", "__le__", "__ge__"},
-               "a comparison", 0);
+               "a comparison", 0, /*compares=*/true);
 }
 
 void watch_hash(Capture& capture, PyObject* value) {
   capture.settle_deep(value);
-  if (capture.concrete || is_plain(value) || python::is_tensor(value)) return;
+  if (capture.concrete || python::is_tensor(value)) return;
+  if (is_plain(value) && !PyFunction_Check(value) && !PyMethod_Check(value)) return;
   if (PyTuple_CheckExact(value)) {
     each_item(capture, value, [&](PyObject* item) { watch_hash(capture, item); });
     return;
@@ -164,7 +173,7 @@ void watch_hash(Capture& capture, PyObject* value) {
   if (Py_TYPE(value)->tp_hash == PyObject_HashNotImplemented) return;  // raises
   if (PyFrozenSet_Check(value)) capture.consult(value);
   if (PyFrozenSet_CheckExact(value)) return;
-  watch_nested(capture, value, {"__hash__", "__eq__"}, "the hash", kDeepest - 1);
+  watch_nested(capture, value, {"__hash__", "__eq__"}, "the hash", kDeepest - 1, /*compares=*/true);
 }
 
 void watch_text(Capture& capture, PyObject* value) {

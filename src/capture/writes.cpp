@@ -1,4 +1,6 @@
 // Changes to what existed before the capture: kept in the journal, so that they can be taken back and told.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "capture/capture.h"
@@ -9,7 +11,7 @@ namespace firesteel::capture {
 
 void Capture::before_write(PyObject* container) {
   if (concrete || is_made(container)) return;
-  const bool known = PyDict_Check(container) || PyList_CheckExact(container) || PySet_CheckExact(container) ||
+  const bool known = PyDict_Check(container) || PyList_Check(container) || PySet_Check(container) ||
                      PyCell_Check(container) || guards::is_plain_deque(container);
   if (!known) stop(BreakReason::Write, fmt::format("changing a {}", Py_TYPE(container)->tp_name));
   if (OutsideIterators::goes_over(*this, container))
@@ -36,6 +38,27 @@ void Capture::keep_apart(PyObject* object, const Source* source) {
     guard.other = at;
     add_guard(std::move(guard));
   }
+}
+
+void Capture::tell_apart(PyObject* object) {
+  const Source* source = concrete ? nullptr : source_of(object);
+  if (!source) return;
+  constexpr size_t kFew = 8;  // of more each is guarded to be the very object that it is
+  std::vector<PyObject*>& others = told_apart_[Py_TYPE(object)];
+  if (std::find(others.begin(), others.end(), object) != others.end()) return;
+  if (PyFunction_Check(object) || (others.size() >= kFew && !source->is_object())) {
+    add_guard({GuardKind::Identity, source, PyRef::borrow(object)});
+    for (const Source* place : other_places_[object]) add_guard({GuardKind::Identity, place, PyRef::borrow(object)});
+  } else {
+    for (size_t i = 0; i < std::min(others.size(), kFew); ++i) {
+      const Source* other = source_of(others[i]);
+      if (other->is_object() && source->is_object()) continue;
+      Guard guard{GuardKind::Distinct, source};
+      guard.other = other;
+      add_guard(std::move(guard));
+    }
+  }
+  others.push_back(object);
 }
 
 void Capture::guard_absent(PyObject* dict, const Source* in, PyObject* key) {

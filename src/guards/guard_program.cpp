@@ -39,9 +39,16 @@ bool is_builtin_like(PyObject* a, PyObject* b) {
   return Py_TYPE(a) == Py_TYPE(b) && !(Py_TYPE(a)->tp_flags & Py_TPFLAGS_HEAPTYPE);
 }
 
-// Keys and items are constants, or objects compared by identity.
+// Keys and items are constants, tuples of these, or objects compared by identity.
 bool same_key(PyObject* key, PyObject* expected) {
   if (key == expected) return true;
+  if (PyTuple_CheckExact(key) && PyTuple_CheckExact(expected)) {
+    const Py_ssize_t size = PyTuple_GET_SIZE(key);
+    bool same = size == PyTuple_GET_SIZE(expected);
+    for (Py_ssize_t i = 0; same && i < size; ++i)
+      same = same_key(PyTuple_GET_ITEM(key, i), PyTuple_GET_ITEM(expected, i));
+    return same;
+  }
   if (PyWeakref_CheckRefExact(expected)) return PyWeakref_GET_OBJECT(expected) == key && key != Py_None;
   return is_builtin_like(key, expected) && python::same_constant(key, expected);
 }

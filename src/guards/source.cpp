@@ -54,6 +54,10 @@ const Source* SourceTable::handled() { return intern(nullptr, AccessKind::Handle
 const Source* SourceTable::item(const Source* dict, PyObject* key) {
   return intern(dict, AccessKind::DictItem, key, 0, {});
 }
+const Source* SourceTable::tensor_item(const Source* dict, PyObject* tensor) {
+  const PyRef address = python::checked(PyLong_FromVoidPtr(tensor));
+  return intern(dict, AccessKind::TensorItem, tensor, PyObject_Hash(address.get()), {});
+}
 const Source* SourceTable::item(const Source* sequence, int64_t index) {
   return intern(sequence, AccessKind::SequenceItem, nullptr, index, {});
 }
@@ -138,6 +142,8 @@ std::string Source::str() const {
       if (variable) return std::string(word);
       return fmt::format("{}[{}]", parent->str(), python::spell(key.get()));
     }
+    case AccessKind::TensorItem:
+      return fmt::format("{}[<a tensor>]", parent->str());
     case AccessKind::SequenceItem:
       return fmt::format("{}[{}]", parent->str(), index);
     case AccessKind::InstanceDict:
@@ -199,6 +205,13 @@ PyObject* dict_item(PyObject* dict, PyObject* key) {
   return value;
 }
 
+PyObject* tensor_item(PyObject* dict, PyObject* tensor, Py_hash_t hash) {
+  if (!PyDict_Check(dict)) return nullptr;
+  PyObject* value = _PyDict_GetItem_KnownHash(dict, tensor, hash);
+  if (!value && PyErr_Occurred()) PyErr_Clear();
+  return value;
+}
+
 PyObject* sequence_item(PyObject* sequence, int64_t index) {
   if (is_plain_deque(sequence)) {
     // The deque keeps it.
@@ -256,6 +269,8 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index) 
       return nullptr;
     case AccessKind::DictItem:
       return dict_item(from, key);
+    case AccessKind::TensorItem:
+      return tensor_item(from, key, index);
     case AccessKind::SequenceItem:
       return sequence_item(from, index);
     case AccessKind::InstanceDict:

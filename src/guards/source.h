@@ -17,31 +17,32 @@ namespace firesteel::guards {
 using python::PyRef;
 
 // One table drives the enum and the walker: name, and what one step does.
-#define FIRESTEEL_ACCESS_KINDS(X)                                          \
-  X(Argument, "the call's argument number `index`, keyword values last")   \
-  X(Function, "the function that was called")                              \
-  X(Pinned, "an object that lives elsewhere, known by itself")             \
-  X(Kept, "an object that the compiled entry keeps alive")                 \
-  X(Handled, "the exception being handled around the call, or None")       \
-  X(DictItem, "a dict's value for `key`")                                  \
-  X(SequenceItem, "item `index` of a list, tuple or deque")                \
-  X(InstanceDict, "an object's own __dict__")                              \
-  X(Member, "a slot of a class with __slots__; `key` is its descriptor")   \
-  X(CellContents, "what a closure's cell holds")                           \
-  X(FunctionDefaults, "a function's __defaults__")                         \
-  X(FunctionKwDefaults, "a function's __kwdefaults__")                     \
-  X(FunctionClosure, "a function's __closure__")                           \
-  X(FunctionGlobals, "a function's __globals__")                           \
-  X(Name, "a function's or a class's __name__")                            \
-  X(Qualname, "a function's or a class's __qualname__")                    \
-  X(FunctionModule, "a function's __module__, or None")                    \
-  X(FunctionDoc, "a function's __doc__, or None")                          \
-  X(MethodFunction, "a bound method's __func__")                           \
-  X(MethodSelf, "a bound method's __self__")                               \
-  X(Referent, "what a weak reference leads to, or None")                   \
-  X(ViewedDict, "the dict that a view of its keys, values or items shows") \
-  X(Grad, "a tensor's .grad")                                              \
-  X(Size, "a tensor's size in dimension `index`")                          \
+#define FIRESTEEL_ACCESS_KINDS(X)                                               \
+  X(Argument, "the call's argument number `index`, keyword values last")        \
+  X(Function, "the function that was called")                                   \
+  X(Pinned, "an object that lives elsewhere, known by itself")                  \
+  X(Kept, "an object that the compiled entry keeps alive")                      \
+  X(Handled, "the exception being handled around the call, or None")            \
+  X(DictItem, "a dict's value for `key`")                                       \
+  X(TensorItem, "a dict's value for the tensor `key`, which hashes to `index`") \
+  X(SequenceItem, "item `index` of a list, tuple or deque")                     \
+  X(InstanceDict, "an object's own __dict__")                                   \
+  X(Member, "a slot of a class with __slots__; `key` is its descriptor")        \
+  X(CellContents, "what a closure's cell holds")                                \
+  X(FunctionDefaults, "a function's __defaults__")                              \
+  X(FunctionKwDefaults, "a function's __kwdefaults__")                          \
+  X(FunctionClosure, "a function's __closure__")                                \
+  X(FunctionGlobals, "a function's __globals__")                                \
+  X(Name, "a function's or a class's __name__")                                 \
+  X(Qualname, "a function's or a class's __qualname__")                         \
+  X(FunctionModule, "a function's __module__, or None")                         \
+  X(FunctionDoc, "a function's __doc__, or None")                               \
+  X(MethodFunction, "a bound method's __func__")                                \
+  X(MethodSelf, "a bound method's __self__")                                    \
+  X(Referent, "what a weak reference leads to, or None")                        \
+  X(ViewedDict, "the dict that a view of its keys, values or items shows")      \
+  X(Grad, "a tensor's .grad")                                                   \
+  X(Size, "a tensor's size in dimension `index`")                               \
   X(Computed, "what the function `key` gives for one number or two")
 
 enum class AccessKind : uint8_t {
@@ -54,8 +55,8 @@ struct Source {
   AccessKind kind;
   uint32_t slot;                   // in the order of creation: a parent's is smaller
   const Source* parent;            // null for Argument, Function, Pinned, Kept and Handled
-  PyRef key;                       // DictItem, Member, Computed; the object itself for Pinned and Kept
-  int64_t index = 0;               // Argument, SequenceItem, Size
+  PyRef key;                       // DictItem, TensorItem, Member, Computed; the object itself for Pinned and Kept
+  int64_t index = 0;               // Argument, SequenceItem, Size, TensorItem
   std::string name;                // Argument: the parameter; Pinned, Kept: how a message calls it
   const Source* second = nullptr;  // Computed: the other number, where there is one
 
@@ -99,6 +100,8 @@ class SourceTable {
   const Source* handled();
   const Source* item(const Source* dict, PyObject* key);
   const Source* item(const Source* sequence, int64_t index);
+  // A tensor finds what is kept under that very tensor: its hash is its address.
+  const Source* tensor_item(const Source* dict, PyObject* tensor);
   // A cell of a function's closure, which is known by the name of its variable.
   const Source* cell(const Source* closure, int64_t index, std::string name);
   const Source* step(const Source* parent, AccessKind kind, PyObject* key = nullptr);

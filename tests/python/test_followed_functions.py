@@ -136,7 +136,9 @@ def test_writes_are_part_of_one_graph_of_operators(backend, kind):
     firesteel.reset_counters()
     found = [step(compiled) for _ in range(2)]
     counters = firesteel.counters()
-    assert counters["hits"] == 2 and not counters["breaks"] and not counters["fallbacks"]
+    assert counters["hits"] == 2
+    assert not counters["breaks"]
+    assert not counters["fallbacks"]
     log = list(calls)
     calls.clear()
     expected = [step(f) for _ in range(2)]

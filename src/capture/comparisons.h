@@ -1,0 +1,14 @@
+// Containers of tensors, compared without a look at data.
+#pragma once
+
+#include <optional>
+
+#include "capture/capture.h"
+
+namespace firesteel::capture {
+
+// Whether two lists, tuples or dicts with tensors in them are equal, as far as that is known by which objects they
+// hold; nothing where data decides, and for all other values.
+std::optional<bool> equal_without_data(Capture& capture, PyObject* a, PyObject* b);
+
+}  // namespace firesteel::capture
