@@ -264,6 +264,9 @@ def _set_stance(name: str, backend: object) -> tuple[str, object]: ...
 def _break_for_array(what: str) -> None:
     """Breaks the graph: numpy is used in a way that none holds."""
 
+def _write_to_array() -> None:
+    """Before an array from outside is written to: breaks the graph where that cannot be."""
+
 def _set_break_policy(policy: bool | None) -> bool | None: ...
 def _round_trip(value: object) -> object:
     """For benchmarks: takes a nested value apart and builds it again."""

@@ -17,7 +17,7 @@ namespace {
 using python::checked;
 
 struct Rules {
-  PyRef stand_in, array, dtype, number, value_of_number, from_array, memory_owner, lie_apart;
+  PyRef stand_in, array, dtype, number, value_of_number, from_array, lie_apart;
   std::unordered_map<PyObject*, PyRef> always, with_arrays;
   std::vector<PyRef> held;
 };
@@ -101,8 +101,6 @@ void set_array_rules(PyObject* stand_in, PyObject* always, PyObject* with_arrays
   made->from_array = checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "from_numpy"));
   PyRef own = checked(PyImport_ImportModule("firesteel._C"));
   made->lie_apart = checked(PyObject_GetAttrString(own.get(), "_lie_apart"));
-  PyRef operators = checked(PyImport_ImportModule("operator"));
-  made->memory_owner = checked(PyObject_CallMethod(operators.get(), "attrgetter", "s", "base"));
   fill(made->always, made->held, always);
   fill(made->with_arrays, made->held, with_arrays);
   rules() = made.release();
@@ -112,12 +110,7 @@ bool collect_array(Capture& capture, PyObject* value, const Source* source) {
   if (!is_array(value)) return false;
   PyRef tensor = tensor_of(value);
   if (!tensor || !guards::is_plain_real(python::unpack(tensor.get()))) return false;
-  // Its memory is an array's, and no tensor's: captured code writes to tensors, and not to arrays from outside.
-  PyRef owner = checked(PyObject_CallOneArg(rules()->memory_owner.get(), value));
-  if (owner.get() != Py_None && !is_array(owner.get())) return false;
   capture.add_guard({GuardKind::Type, source, rules()->array});
-  capture.add_guard({GuardKind::Type, capture.sources.computed(rules()->memory_owner.get(), source, nullptr),
-                     PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(owner.get())))});
   capture.add_argument(tensor.get(), capture.sources.computed(rules()->from_array.get(), source, nullptr));
   return true;
 }
@@ -133,6 +126,19 @@ bool lie_apart(const at::Tensor& one, const at::Tensor& other) {
   return end <= other_begin || other_end <= begin;
 }
 
+namespace {
+
+// False where they share memory, which torch knows nothing of; else that they do not is guarded.
+bool keep_apart(Capture& capture, const at::Tensor& one, const Source* at, const at::Tensor& other,
+                const Source* other_at) {
+  if (!lie_apart(one, other)) return false;
+  capture.add_guard(
+      {GuardKind::Constant, capture.sources.computed(rules()->lie_apart.get(), at, other_at), PyRef::borrow(Py_True)});
+  return true;
+}
+
+}  // namespace
+
 void keep_arrays_apart(Capture& capture) {
   if (!rules()) return;
   std::vector<size_t> shared;
@@ -141,13 +147,15 @@ void keep_arrays_apart(Capture& capture) {
     if (!is_of_array(array)) continue;
     for (size_t k = 0; k < capture.arguments.size(); ++k) {
       const Source* other = capture.input_sources[k];
-      if (is_of_array(other)) continue;
-      if (!lie_apart(python::unpack(capture.arguments[i].get()), python::unpack(capture.arguments[k].get()))) {
+      if (is_of_array(other) && k >= i) continue;
+      if (keep_apart(capture, python::unpack(capture.arguments[i].get()), array,
+                     python::unpack(capture.arguments[k].get()), other))
+        continue;
+      if (!is_of_array(other)) {
         shared.push_back(i);
         break;
       }
-      capture.add_guard({GuardKind::Constant, capture.sources.computed(rules()->lie_apart.get(), array, other),
-                         PyRef::borrow(Py_True)});
+      capture.arrays_share_memory = true;
     }
   }
   // What is no input is not followed.
@@ -155,6 +163,22 @@ void keep_arrays_apart(Capture& capture) {
     capture.arguments.erase(capture.arguments.begin() + static_cast<ptrdiff_t>(*i));
     capture.input_sources.erase(capture.input_sources.begin() + static_cast<ptrdiff_t>(*i));
   }
+}
+
+void keep_from_arrays(Capture& capture, PyObject* tensor, const Source* source) {
+  if (!rules()) return;
+  for (size_t i = 0; i < capture.arguments.size() && i < capture.input_sources.size(); ++i) {
+    const Source* array = capture.input_sources[i];
+    if (is_of_array(array) &&
+        !keep_apart(capture, python::unpack(capture.arguments[i].get()), array, python::unpack(tensor), source))
+      capture.stop(BreakReason::Numpy, "an array from outside shares memory with a tensor");
+  }
+}
+
+PyRef write_to_array(Capture& capture, PyObject*, CallArgs&) {
+  if (capture.arrays_share_memory)
+    capture.stop(BreakReason::Numpy, "one of two arrays from outside that share memory is written to");
+  return PyRef::borrow(Py_None);
 }
 
 PyRef array_at(Capture& capture, PyObject* value, const Source* source) {

@@ -16,6 +16,10 @@ void set_array_rules(PyObject* stand_in, PyObject* always, PyObject* with_arrays
 bool collect_array(Capture& capture, PyObject* value, const Source* source);
 // All is collected: arrays must lie apart from the tensors of the call, now and at every later one.
 void keep_arrays_apart(Capture& capture);
+// The same for a tensor that is read later on.
+void keep_from_arrays(Capture& capture, PyObject* tensor, const Source* source);
+// Before an array from outside is written to, a rule of builtins.cpp.
+PyRef write_to_array(Capture& capture, PyObject* callable, CallArgs& args);
 bool lie_apart(const at::Tensor& one, const at::Tensor& other);
 // The stand-in for an array that was collected; empty for all else.
 PyRef array_at(Capture& capture, PyObject* value, const Source* source);

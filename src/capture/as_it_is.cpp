@@ -90,7 +90,11 @@ void guard_defaults(Capture& capture, PyFunctionObject* function) {
 
 bool runs_as_it_is(PyFunctionObject* function) {
   static const auto* modules = new std::unordered_set<std::string_view>{"inspect", "typing", "re"};
-  return function->func_module && modules->count(python::text_of(function->func_module)) != 0;
+  if (!function->func_module || !modules->count(python::text_of(function->func_module))) return false;
+  // These pass values on that the program computes.
+  const std::string_view name = python::text_of(function->func_qualname);
+  return !name.starts_with("Signature.bind") && !name.starts_with("Signature._bind") &&
+         !name.starts_with("BoundArguments.");
 }
 
 PyRef run_as_it_is(Capture& capture, PyObject* callable, const CallArgs& args, bool shared) {

@@ -103,8 +103,8 @@ class Capture {
   bool is_deep_constant(PyObject* value);
   // The same value with stand-ins in place of real tensors: itself where there are none.
   PyRef substitute(PyObject* value);
-  // The number that a member of an IntEnum is, guarded; empty for all else.
-  PyRef number_of_member(PyObject* value);
+  // The number that an object of a class over int or float is, guarded; empty for all else.
+  PyRef number_of(PyObject* value);
   // A tensor of the call, before the trace starts.
   void add_argument(PyObject* tensor, const Source* source);
   void add_guard(Guard guard);
@@ -285,6 +285,7 @@ class Capture {
   // Leaves that lie in the memory of another tensor, and when they became leaves: they must not outlive the graph.
   std::vector<std::pair<PyRef, long>> borrowed_leaves;
   std::vector<PyRef> inference_blocks;  // those that are open (inference_mode.cpp)
+  bool arrays_share_memory = false;     // two of numpy's, among the inputs
   bool inference_around = false;        // inference mode was on before the first of them
   size_t mode_switches = 0;             // nodes that change torch's state
   bool lets_go = false;                 // a variable that held an object from outside holds another now

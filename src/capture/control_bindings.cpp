@@ -129,6 +129,8 @@ void bind_controls(nb::module_& module) {
   module.def(
       "_break_for_array", [](nb::handle) {}, nb::arg("what"),
       "Breaks the graph: numpy is used in a way that none holds.");
+  module.def(
+      "_write_to_array", [] {}, "Before an array from outside is written to: breaks the graph where that cannot be.");
   module.def("_set_break_policy", &set_break_policy, nb::arg("policy").none());
   module.def(
       "_set_capture_listener", [](nb::handle listener) { set_capture_listener(listener.ptr()); },

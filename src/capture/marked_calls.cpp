@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "aot/dispatch_keys.h"
+#include "capture/arrays.h"
 #include "capture/branch_calls.h"
 #include "capture/callables.h"
 #include "capture/frame_hook.h"
@@ -177,6 +178,7 @@ const std::vector<ControlRule>& control_rules() {
       {"firesteel._C", "_set_stance", refuse_stance},
       {"firesteel._C", "_set_break_policy", set_break_policy},
       {"firesteel._C", "_break_for_array", break_for_array},
+      {"firesteel._C", "_write_to_array", write_to_array},
       {"firesteel._C", "is_compiling", yes},
       {"firesteel._C", "is_dynamo_compiling", yes},
       {"firesteel._C", "is_exporting", no},

@@ -262,6 +262,7 @@ PyRef Capture::tensor_at(PyObject* real, const Source* source) {
   WantedInputs::add_tensor(source);
   // The graph holds this very tensor, so the way to it must keep leading here.
   add_guard({GuardKind::Identity, source, PyRef::borrow(real)});
+  keep_from_arrays(*this, real, source);
   PyRef fake = python::wrap_as(stand_in_for(python::unpack(real)), Py_TYPE(real), real);
   add_input(real, fake, source, InputRole::Captured);
   return fake;
@@ -420,12 +421,13 @@ bool computes_as(PyTypeObject* type, PyTypeObject* number) {
 
 }  // namespace
 
-PyRef Capture::number_of_member(PyObject* value) {
+PyRef Capture::number_of(PyObject* value) {
   const bool is_int = PyLong_Check(value);
-  if (!(is_int || PyFloat_Check(value)) || !python::is_enum_member(value) ||
-      !computes_as(Py_TYPE(value), is_int ? &PyLong_Type : &PyFloat_Type))
+  if (!(is_int || PyFloat_Check(value)) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+      PyBool_Check(value) || !computes_as(Py_TYPE(value), is_int ? &PyLong_Type : &PyFloat_Type))
     return {};
-  if (const Source* source = source_of(value)) add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
+  const Source* source = source_of(value);
+  if (source && python::is_enum_member(value)) add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
   return python::checked(is_int ? PyLong_Type.tp_as_number->nb_int(value)
                                 : PyFloat_FromDouble(PyFloat_AS_DOUBLE(value)));
 }
@@ -435,7 +437,7 @@ PyRef Capture::substitute(PyObject* value) {
   if (nesting_ > kDeepestNest) stop(BreakReason::Value, "a container that holds itself");
   if (python::is_tensor(value)) return adopt(PyRef::borrow(value));
   settle(value);
-  if (PyRef number = number_of_member(value)) return number;
+  if (PyRef number = number_of(value)) return number;
   if (is_sequence(value)) {
     consult(value);
     const Py_ssize_t size = PySequence_Fast_GET_SIZE(value);

@@ -123,9 +123,16 @@ void warn_once(const std::string& text) {
   if (warnings_given().insert(text).second) python::check(PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) == 0);
 }
 
-// A function that is not looked into has kept a traced tensor, which is of no use to anybody.
-void refuse_leaks() {
-  const std::string place = find_leaked_tensor();
+// A function that is not looked into has kept a traced tensor, which is of no use to anybody. One that only garbage
+// holds, as the frames of an exception that was met, is kept by nobody.
+void refuse_leaks(const std::weak_ptr<const void>& life) {
+  std::string place = find_leaked_tensor();
+  if (place.empty()) return;
+  const bool was_off = PyGC_Enable() == 0;
+  PyGC_Collect();
+  if (was_off) PyGC_Disable();
+  if (life.expired()) return;
+  place = find_leaked_tensor();
   if (place.empty()) return;
   python::raise_as_is("EscapedTensorError",
                       fmt::format("a function under nonstrict_trace() or allow_in_graph() keeps a traced tensor in {}\n"
@@ -376,7 +383,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
       std::shared_ptr<Segment> segment = birth.note(attempt->segment);
       const bool ran_opaque_python = capture.ran_opaque_python;
       attempt.reset();
-      if (ran_opaque_python && !life.expired()) refuse_leaks();
+      if (ran_opaque_python && !life.expired()) refuse_leaks(life);
       return segment;
     }
     // A backward that cannot be traced: once more, to learn which call it belongs to.

@@ -7,9 +7,9 @@ def _words(text):
 
 # Memory of their own; numpy gives a scalar where there are no dimensions.
 OWN = _words("""
-    abs absolute add all allclose amax amin any append arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax
-    argmin argsort array_equal average bitwise_and bitwise_not bitwise_or bitwise_xor cbrt ceil clip column_stack
-    concatenate conjugate convolve copy copysign corrcoef cos cosh count_nonzero cov cross cumprod cumsum deg2rad
+    abs absolute add all amax amin any append arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax
+    argmin argsort average bitwise_and bitwise_not bitwise_or bitwise_xor cbrt ceil clip column_stack
+    concatenate conjugate convolve copy copysign cos cosh count_nonzero cross cumprod cumsum deg2rad
     degrees diagflat diff divide dot dstack einsum equal exp exp2 expm1 fabs fix flip fliplr flipud float_power
     floor floor_divide fmax fmin fmod gcd greater greater_equal heaviside histogram hstack hypot inner invert
     isclose isfinite isinf isnan kron lcm left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2

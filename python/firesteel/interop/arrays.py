@@ -14,7 +14,7 @@ import torch
 import firesteel
 
 from .. import _C
-from . import array_names
+from . import array_kinds, array_names
 
 _BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide", "floordiv": "floor_divide",
@@ -24,7 +24,7 @@ _BINARY = {
 _COMPARED = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 _UNARY = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
 
-_DTYPES = {getattr(torch, name): np.dtype(name) for name in array_names.DTYPES}
+_DTYPES = array_kinds.DTYPES
 _NAMES = frozenset(dtype.name for dtype in _DTYPES.values())
 
 
@@ -54,10 +54,12 @@ def scalar_of(tensor):
 class Array:
     """Stands for an array while a function is captured."""
 
+    __array_ufunc__ = None  # numbers of numpy leave operators to it
+
     def __init__(self, tensor, finish=array_of, is_borrowed=True):
         self.tensor = tensor
         self.finish = finish
-        self.is_borrowed = is_borrowed  # shares the memory of an array from outside, which is not written to
+        self.is_borrowed = is_borrowed  # shares the memory of an array or a tensor from outside
 
     @property
     def shape(self):
@@ -115,7 +117,7 @@ class Array:
 
     def __setitem__(self, index, value):
         if self.is_borrowed:
-            _C._break_for_array("an array from outside is written to")
+            _C._write_to_array()
         self.tensor[_given(index)] = _given(value)
 
     def reshape(self, *shape, order="C"):
@@ -175,6 +177,8 @@ def _given(value):
         return tuple(_given(one) for one in value)
     if isinstance(value, list):
         return [_given(one) for one in value]
+    if isinstance(value, np.number):
+        return array_kinds.plain_number(value)
     if isinstance(value, (type, np.dtype)):
         name = _name_of(value)
         if name is None:
@@ -197,8 +201,11 @@ def _arrays(result, like, finish, is_borrowed):
     return parts if like is list else tuple(parts)
 
 
-def _followed(theirs, name, finish, is_view, most):
-    """What is captured in place of a function: one node around that of torch._numpy."""
+def _followed(theirs, name, finish, is_view, most, of_numpy):
+    """What is captured in place of a function: one node around that of torch._numpy.
+
+    Where numpy itself would give another dtype, or other dimensions, the graph ends.
+    """
 
     def node(*args, **kwargs):
         return _of_tensors(theirs(*args, **kwargs))
@@ -208,16 +215,22 @@ def _followed(theirs, name, finish, is_view, most):
     like = list if name in ("split", "array_split", "hsplit", "vsplit", "meshgrid", "broadcast_arrays") else tuple
 
     def follow(*args, out=None, **kwargs):
-        if out is not None or len(args) > most:
-            _C._break_for_array("an array is given for the result")
-        borrowed = is_view and any(isinstance(one, Array) and one.is_borrowed for one in args)
-        given = {key: _given(one) for key, one in kwargs.items()}
+        if len(args) > most + 1 or (len(args) > most and out is not None):
+            _C._break_for_array("several arrays are given for the result")
+        into = _single(args[most] if len(args) > most else out)
+        operands = args[:most]  # variables keep what they hold: an array may be known elsewhere
+        borrowed = is_view and any(isinstance(one, Array) and one.is_borrowed for one in operands)
+        wanted = array_kinds.of_result(of_numpy, *array_kinds.of_arguments(of_numpy, operands, kwargs, Array))
+        computed, named = array_kinds.as_numpy_computes(name, operands, kwargs, wanted, Array)
         try:
-            result = node(*_given(args), **given)
+            result = node(*_given(computed), **{key: _given(one) for key, one in named.items()})
         except Exception:
             _C._break_for_array(f"numpy.{name} is called in a way that torch._numpy does not know")
             raise
-        return _arrays(result, like, finish, borrowed)
+        made = _arrays(result, like, finish, borrowed)
+        if not array_kinds.fits(made, wanted, scalar_of):
+            _C._break_for_array(f"torch._numpy gives something else than numpy.{name}")
+        return made if into is None else _written(into, made)
 
     return follow
 
@@ -270,7 +283,7 @@ def _rules():
         if hasattr(where, name) and hasattr(library, name):
             theirs = getattr(where, name)
             most = getattr(theirs, "nin", sys.maxsize)  # what comes behind the operands of a ufunc is its `out`
-            followed = _FOLLOWED[name] = _followed(getattr(library, name), name, finish, is_view, most)
+            followed = _FOLLOWED[name] = _followed(getattr(library, name), name, finish, is_view, most, theirs)
             table.setdefault(theirs, followed)
 
     for name in array_names.OWN:
@@ -316,15 +329,25 @@ def _reflected(follow):
 
 def _in_place(follow):
     def method(self, other):
-        if self.is_borrowed:
-            _C._break_for_array("an array from outside is written to")
-        result = follow(self, other).tensor
-        if result.dtype is not self.tensor.dtype or result.shape != self.tensor.shape:
-            _C._break_for_array("an array cannot hold the result")
-        self.tensor.copy_(result)
-        return self
+        return _written(self, follow(self, other))
 
     return method
+
+
+def _single(out):
+    return out[0] if isinstance(out, tuple) and len(out) == 1 else out
+
+
+def _written(array, result):
+    """The array, with the result in it."""
+    if not isinstance(array, Array) or not isinstance(result, Array):
+        _C._break_for_array("the result is no single array")
+    if result.tensor.dtype is not array.tensor.dtype or result.tensor.shape != array.tensor.shape:
+        _C._break_for_array("an array cannot hold the result")
+    if array.is_borrowed:
+        _C._write_to_array()
+    array.tensor.copy_(result.tensor)
+    return array
 
 
 def follow_arrays():

@@ -7,6 +7,7 @@ from processes import printed_by
 
 HEAD = """
 import collections, contextlib, functools, itertools, logging, operator, os, unittest.mock
+import numpy as np
 import torch
 import torch._dynamo
 import torch._dynamo.config as config
