@@ -155,10 +155,21 @@ void Attempt::bind_call() {
     if (parameter.source && parameter.source->kind == AccessKind::Argument) collect(parameter.source);
     if (parameter.source && backend_.spec && backend_.spec->numbers.count(parameter.source->str()))
       capture.expect_changes(parameter.source);
-    if (parameter.source && is_open_source(*parameter.source) && is_number(start_.arguments[parameter.source->index]))
+    const bool is_argument = parameter.source && parameter.source->kind == AccessKind::Argument;
+    PyObject* value = is_argument ? start_.arguments[parameter.source->index] : nullptr;
+    if (value && is_number(value) && (is_open_source(*parameter.source) || opens_number(value)))
       capture.expect_changes(parameter.source);
     for (const Source* item : parameter.items) collect(item);
   }
+}
+
+// compile(dynamic=True) holds for numbers among the arguments as well; 0 and 1 are cases of their own, as sizes are.
+bool Attempt::opens_number(PyObject* value) const {
+  if (backend_.sizes != SizePolicy::All) return false;
+  if (PyFloat_CheckExact(value)) return !fixed_numbers().floats;
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  return !fixed_numbers().ints && !overflow && number != 0 && number != 1;
 }
 
 void Attempt::collect(const Source* source) { collect_tensors(capture, start_.arguments[source->index], source, 0); }

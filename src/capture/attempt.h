@@ -28,6 +28,7 @@ class Attempt {
  private:
   void bind_call();
   void collect(const Source* source);
+  bool opens_number(PyObject* value) const;
   void collect_moving(const guards::SourcePath& path);
   // Which sizes of the arguments the graph leaves open.
   void open_sizes();

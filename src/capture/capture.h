@@ -140,6 +140,8 @@ class Capture {
   PyRef compute(PyObject* function, PyObject* first, PyObject* second);
   // The same for a question, which is guarded by its answer.
   std::optional<bool> decide(PyObject* function, PyObject* first, PyObject* second);
+  // A number that changes, and is not settled.
+  bool is_open_number(PyObject* object) const;
   // Where a number comes from; null for what is no number from outside, and for a computed one that is settled.
   const Source* number_source(PyObject* object) const;
   // A tuple from outside with its numbers as admit_value() gives them, where one of them changes; else empty.
@@ -316,7 +318,6 @@ class Capture {
   // Numbers that stand among the arguments of a function that computes with them.
   void settle_operands(const std::string& name, PyObject* args, PyObject* kwargs);
   void refuse_settled_sizes(const Trace& trace);
-  bool is_open_number(PyObject* object) const;
   void settle_at(const Source* source);
   bool computes(PyObject* first, PyObject* second, const Source*& a, const Source*& b);
   PyRef number_input(PyObject* number);

@@ -24,11 +24,12 @@ PyObject* referents() {
 PyRef dict_behind(Capture& capture, PyObject* object) {
   if (!Py_IS_TYPE(object, &PyDictProxy_Type)) return {};
   PyRef held = checked(PyObject_CallOneArg(referents(), object));
-  if (PyList_GET_SIZE(held.get()) != 1 || !PyDict_CheckExact(PyList_GET_ITEM(held.get(), 0))) return {};
+  if (PyList_GET_SIZE(held.get()) != 1 || !is_mapping(PyList_GET_ITEM(held.get(), 0))) return {};
   PyRef dict = PyRef::borrow(PyList_GET_ITEM(held.get(), 0));
   const Source* source = capture.source_of(object);
-  // A class shows its own dict by a new proxy at each access: that one was not made here.
-  if (!source) return capture.birth_of(object) >= 0 && !capture.is_unknown(dict.get()) ? dict : PyRef();
+  // What an object made here holds (`inspect.signature(f).parameters`). Classes show their own dicts by such proxies as
+  // well, but the way there is none that is followed.
+  if (!source) return capture.source_of(dict.get()) && capture.birth_of(object) < 0 ? PyRef() : capture.made(dict);
   const Source* way = capture.sources.computed(referents(), source, nullptr);
   return capture.admit(dict.get(), capture.sources.item(way, int64_t{0}));
 }
@@ -41,7 +42,7 @@ PyRef passed_on(Capture& capture, PyObject* object, PyObject* name) {
 }
 
 PyRef make_proxy(Capture& capture, PyObject* callable, CallArgs& args) {
-  const bool plain = args.values.size() == 1 && !args.keyword_count() && PyDict_CheckExact(args[0]);
+  const bool plain = args.values.size() == 1 && !args.keyword_count() && is_mapping(args[0]);
   if (!plain || capture.is_unknown(args[0])) capture.stop(BreakReason::Creation, "mappingproxy");
   return capture.made(args.call(callable));
 }

@@ -50,13 +50,15 @@ PyRef with_known_bounds(Capture& capture, PyObject* key) {
   return checked(PySlice_New(bounds[0].get(), bounds[1].get(), bounds[2].get()));
 }
 
-// Torch does not take numbers that data gives among the places of an index, and takes them as what they stand for: an
-// item along a dimension. False where nothing is left of the places.
+// Torch takes no numbers that change, or that data gives, among the places of an index, and takes them as what they
+// stand for: an item along a dimension. False where nothing is left of the places.
 bool select_by_data(Capture& capture, PyRef& tensor, PyRef& places) {
   const bool many = PyTuple_CheckExact(places.get());
   PyRef rest = many ? checked(PySequence_List(places.get())) : checked(PyList_New(0));
   if (!many) python::check(PyList_Append(rest.get(), places.get()) == 0);
-  auto is_place = [&](PyObject* item) { return PyLong_CheckExact(item) && capture.is_data_number(item); };
+  auto is_place = [&](PyObject* item) {
+    return PyLong_CheckExact(item) && (capture.is_data_number(item) || capture.is_open_number(item));
+  };
   Py_ssize_t plain = 0;  // so many stand for one dimension each
   while (plain < PyList_GET_SIZE(rest.get())) {
     PyObject* item = PyList_GET_ITEM(rest.get(), plain);

@@ -237,6 +237,23 @@ def test_attributes(tmp_path):
         before = list(warnings.filters)
         self.assertEqual(torch.compile(f, backend="eager", fullgraph=True)(ones), ones.sin())
         self.assertEqual(list(warnings.filters), before)
+
+    def test_dicts_that_cannot_be_written(self):
+        import inspect, types
+        shown = collections.OrderedDict(a=1, b=2)
+        proxy = types.MappingProxyType(shown)
+        def signed(a, b=2):
+            return a
+        def f(x):
+            made = types.MappingProxyType(collections.OrderedDict(a=5))
+            for parameter in inspect.signature(signed).parameters.values():
+                if parameter.default is not parameter.empty:
+                    x = x + parameter.default
+            return x + proxy["a"] + made["a"], list(proxy)
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        self.assertEqual(compiled(ones), f(ones))
+        shown["a"] = 9
+        self.assertEqual(compiled(ones), f(ones))
     """,
         tmp_path,
     )

@@ -43,6 +43,13 @@ def test_changing_sizes_and_numbers(tmp_path):
         with config.patch(specialize_float=True):
             self.assertEqual(counted(lambda x, n: x * n, *[(ones, n + 0.5) for n in (2, 3, 4)]), [1, 2, 3])
 
+    def test_numbers_and_places_are_open_from_the_first_call(self):
+        calls = [(torch.randn(9, 9), n) for n in (2, 3, 7, 5)]
+        self.assertEqual(counted(lambda x, n: x + n, *calls, dynamic=True, fullgraph=True), [1, 1, 1, 1])
+        self.assertEqual(counted(lambda x, n: x[n] + x[:, n], *calls, dynamic=True, fullgraph=True), [1, 1, 1, 1])
+        calls += [(ones, 1.5), (ones, 2.5)]
+        self.assertEqual(counted(lambda x, n: x + n, *calls[3:], dynamic=True, fullgraph=True), [1, 2, 2])
+
     def test_lazy_modules_learn_their_sizes_first(self):
         torch.manual_seed(0)
         module, counter = torch.nn.LazyLinear(2), CompileCounter()
