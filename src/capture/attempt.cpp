@@ -102,6 +102,8 @@ Attempt::Attempt(const SegmentStart& start, const BackendChoice& backend, long s
       capture(std::string(python::text_of(fs_frame_code(start.frame())->co_name))) {
   capture.stop_at = stop_at;
   backward.locate = locate_backward;
+  if (backend.kind == Backend::Callable) backend_paths.emplace(start);
+  capture.keeps_stacks = backend.kind == Backend::Callable;
 }
 
 const Capture::CallMark* Attempt::failed_call() const {

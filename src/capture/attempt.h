@@ -1,6 +1,7 @@
 // One try at capturing a piece: the frame's values bound, the interpreter inside a trace, recipes for what it leaves.
 #pragma once
 
+#include "capture/backend_inputs.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/frame_interpreter.h"
@@ -24,6 +25,7 @@ class Attempt {
   Trace run();
 
   const SegmentStart& start_;
+  std::optional<BackendPaths> backend_paths;  // where the backend is a function
 
  private:
   void bind_call();

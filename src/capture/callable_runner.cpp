@@ -1,8 +1,10 @@
 // Runs what a user's backend made of a captured graph. Knows nothing of torch.fx: a Python builder gets the graph call
 // by call (python/firesteel/interop).
+#include <algorithm>
 #include <chrono>
 #include <unordered_map>
 
+#include "capture/backend_inputs.h"
 #include "capture/runner.h"
 #include "python/errors.h"
 #include "python/pytree.h"
@@ -39,8 +41,8 @@ PyRef describe(const SourceRef& source) {
   return checked(Py_BuildValue("(sis)", source->file->path.c_str(), source->line, source->function.c_str()));
 }
 
-// Hands one call to the builder: callable, args, kwargs, ways to the results, their types, the user's
-// line, and the variables that held them first.
+// Hands one call to the builder: callable, args, kwargs, ways to the results, their types, the lines that led to it
+// from the innermost out, and the variables that held them first.
 void build_call(PyObject* builder, const Node& node, BuilderNodes& known) {
   const auto& call = *static_cast<const TorchCall*>(node.op.callee.get());
   std::vector<PyRef> leaves;
@@ -53,53 +55,53 @@ void build_call(PyObject* builder, const Node& node, BuilderNodes& known) {
   PyRef names = new_tuple(node.outputs, [](const auto& output) {
     return checked(PyUnicode_FromStringAndSize(output->name.data(), static_cast<Py_ssize_t>(output->name.size())));
   });
+  PyRef lines = new_tuple(call.stack, [](const SourceRef& source) { return describe(source); });
   PyRef made = checked(PyObject_CallMethod(builder, "call", "OOOOOOO", call.callable.get(), args.get(), kwargs.get(),
-                                           ways.get(), types.get(), describe(node.source).get(), names.get()));
+                                           ways.get(), types.get(), lines.get(), names.get()));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     known[node.outputs[i].get()] = checked(PySequence_GetItem(made.get(), static_cast<Py_ssize_t>(i)));
   }
 }
 
-// The inputs that are read, as PyTorch orders them: by the first call that takes them, what was loaded for it first.
-std::vector<size_t> in_order_of_use(const Graph& graph) {
+// The inputs that are read, as PyTorch orders them: by the first call that takes them, or by when they were loaded.
+std::vector<size_t> in_order_of_use(const Graph& graph, const std::vector<BackendInput>& inputs) {
   std::unordered_map<const Value*, size_t> places;
   for (size_t i = 0; i < graph.inputs.size(); ++i) places.emplace(graph.inputs[i].value.get(), i);
-  std::vector<size_t> order;
-  auto take = [&](const std::vector<const Value*>& values, bool captured) {
-    for (const Value* value : values) {
+  std::vector<const Value*> read;
+  std::vector<std::pair<size_t, size_t>> order;  // when, and which
+  auto take = [&](size_t when) {
+    for (const Value* value : read) {
       auto found = places.find(value);
-      if (found == places.end() || (graph.inputs[found->second].role == InputRole::Captured) != captured) continue;
-      order.push_back(found->second);
+      if (found == places.end()) continue;
+      order.emplace_back(inputs[found->second].calls_before.value_or(when), found->second);
       places.erase(found);
     }
+    read.clear();
   };
-  auto take_all = [&](const std::vector<const Value*>& values) {
-    take(values, true);
-    take(values, false);
-  };
-  for (const auto& node : graph.nodes) {
-    std::vector<const Value*> read;
-    node->each_input([&](const Value* value) { read.push_back(value); });
-    take_all(read);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    graph.nodes[i]->each_input([&](const Value* value) { read.push_back(value); });
+    take(i);
   }
-  std::vector<const Value*> results;
-  for (const Arg& output : graph.outputs) results.push_back(output.value);
-  take_all(results);
-  return order;
+  for (const Arg& output : graph.outputs) read.push_back(output.value);
+  take(graph.nodes.size());
+  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+    if (a.first != b.first) return a.first < b.first;
+    return inputs[a.second].calls_before.has_value() && !inputs[b.second].calls_before.has_value();
+  });
+  std::vector<size_t> found;
+  for (const auto& [when, which] : order) found.push_back(which);
+  return found;
 }
 
 class CallableRunner final : public Runner {
  public:
-  CallableRunner(Graph graph, std::vector<uint32_t> inputs, const std::vector<std::vector<DynamicDim>>& open,
-                 PyRef compiler)
-      : compiler_(std::move(compiler)) {
+  CallableRunner(Graph graph, std::vector<BackendInput> inputs, PyRef compiler) : compiler_(std::move(compiler)) {
     // What nobody reads is no input: all tensors of a call are collected, also those in containers.
     std::vector<Input> kept;
-    for (size_t i : in_order_of_use(graph)) {
+    for (size_t i : in_order_of_use(graph, inputs)) {
       kept.push_back(std::move(graph.inputs[i]));
       kept.back().captured = at::Tensor();  // comes through the guards' slots, as all others
-      inputs_.push_back(inputs[i]);
-      open_.push_back(i < open.size() ? open[i] : std::vector<DynamicDim>());
+      inputs_.push_back(std::move(inputs[i]));
     }
     graph.inputs = std::move(kept);
     outputs_ = graph.outputs.size();
@@ -110,7 +112,7 @@ class CallableRunner final : public Runner {
   bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const override {
     std::vector<PyRef> held;
     std::vector<PyObject*> raw{nullptr};
-    for (uint32_t slot : inputs_) raw.push_back(held.emplace_back(PyRef::borrow(slots[slot])).get());
+    for (const BackendInput& input : inputs_) raw.push_back(held.emplace_back(PyRef::borrow(slots[input.slot])).get());
     if (!compiled_) compile(held);
     PyRef compiled = compiled_, builder = builder_;
     PyRef result = checked(
@@ -136,10 +138,11 @@ class CallableRunner final : public Runner {
     PyRef builder = checked(PyObject_CallFunction(compiler_.get(), "s", graph_->name.c_str()));
     BuilderNodes known;
     for (size_t i = 0; i < examples.size(); ++i) {
-      const Value* value = graph_->inputs[i].value.get();
-      PyRef dims = new_tuple(open_[i], [](const DynamicDim& dim) { return new_int(dim.dim); });
-      known[value] = checked(
-          PyObject_CallMethod(builder.get(), "input", "sOO", value->name.c_str(), examples[i].get(), dims.get()));
+      const BackendInput& input = inputs_[i];
+      PyRef dims = new_tuple(input.open, new_int);
+      PyObject* number = input.number ? input.number.get() : Py_None;
+      known[graph_->inputs[i].value.get()] = checked(PyObject_CallMethod(
+          builder.get(), "input", "sOOO", input.path.c_str(), examples[i].get(), dims.get(), number));
     }
     for (const auto& node : graph_->nodes) build_call(builder.get(), *node, known);
     PyRef results = new_tuple(graph_->outputs, [&](const Arg& output) { return known.at(output.value); });
@@ -162,8 +165,7 @@ class CallableRunner final : public Runner {
   }
 
   PyRef compiler_;
-  std::vector<uint32_t> inputs_;
-  std::vector<std::vector<DynamicDim>> open_;  // of each input: the dimensions whose sizes the graph leaves open
+  std::vector<BackendInput> inputs_;
   size_t outputs_ = 0;
   std::vector<bool> numbers_;  // of each output: it is one
   std::unique_ptr<Graph> graph_;
@@ -173,9 +175,8 @@ class CallableRunner final : public Runner {
 
 }  // namespace
 
-std::unique_ptr<Runner> make_callable_runner(Graph graph, std::vector<uint32_t> inputs,
-                                             const std::vector<std::vector<DynamicDim>>& open, PyRef compiler) {
-  return std::make_unique<CallableRunner>(std::move(graph), std::move(inputs), open, std::move(compiler));
+std::unique_ptr<Runner> make_callable_runner(Graph graph, std::vector<BackendInput> inputs, PyRef compiler) {
+  return std::make_unique<CallableRunner>(std::move(graph), std::move(inputs), std::move(compiler));
 }
 
 }  // namespace firesteel::capture

@@ -48,6 +48,7 @@ struct TorchCall {
   Tree args, kwargs;
   // For each output the way into the result: by index, and ~index into a dict's values.
   std::vector<std::vector<Py_ssize_t>> results;
+  std::vector<SourceRef> stack;  // the lines that led here, the innermost first, where the capture keeps them
 };
 
 struct RecordOptions {
@@ -261,6 +262,7 @@ class Capture {
   Journal journal;
   // What was appended to a deque from outside, as long as nothing else was done to it.
   std::unordered_map<PyObject*, std::optional<std::vector<PyRef>>> appended;
+  std::unordered_map<const Value*, size_t> loads;  // of inputs: how many calls there were when they were first read
   const bool concrete;                       // instructions run for real: nothing is guarded, recorded or replaced
   int whole_stretches = 0;                   // functions with fullgraph=True that are being followed
   int suspended = 0;                         // Python below runs as it is
@@ -277,6 +279,7 @@ class Capture {
   bool marks_calls = false;
   std::vector<CallMark> call_marks;
   long clock = 0;                                          // the number of the last instruction that has begun
+  bool keeps_stacks = false;                               // the graph is for a backend that is a function
   bool runs_python_again = false;                          // the backend calls opaque functions at every call
   bool calls_leaf = false;                                 // the graph runs call by call, whatever the backend
   bool ran_opaque_python = false;                          // a nonstrict function may capture tensors, unguarded

@@ -5,22 +5,10 @@
 
 #include "capture/callables.h"
 #include "python/errors.h"
+#include "python/user_frames.h"
 
 namespace firesteel::capture {
 namespace {
-
-// Of the positional parameters, `self` first; empty where forward() is no plain function.
-std::vector<std::string> parameters_of_forward(PyObject* module) {
-  PyRef name = interned("forward");
-  PyObject* dict = guards::instance_dict(module);
-  PyObject* forward = _PyType_Lookup(Py_TYPE(module), name.get());
-  if (!forward || !PyFunction_Check(forward) || (dict && PyDict_GetItemWithError(dict, name.get()))) return {};
-  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(forward));
-  PyRef variables = python::checked(PyCode_GetVarnames(code));
-  std::vector<std::string> found;
-  for (int i = 0; i < code->co_argcount; ++i) found.emplace_back(python::text_of(PyTuple_GET_ITEM(variables.get(), i)));
-  return found;
-}
 
 // `args_0_` and what follows.
 std::string renamed(const std::string& name, const std::vector<std::string>& parameters) {
@@ -40,9 +28,26 @@ std::string renamed(const std::string& name, const std::vector<std::string>& par
 
 }  // namespace
 
+ForwardParameters parameters_of_forward(PyObject* module) {
+  PyRef name = interned("forward");
+  PyObject* dict = guards::instance_dict(module);
+  PyObject* forward = _PyType_Lookup(Py_TYPE(module), name.get());
+  if (!forward || !PyFunction_Check(forward) || (dict && PyDict_GetItemWithError(dict, name.get()))) return {};
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(forward));
+  PyRef variables = python::checked(PyCode_GetVarnames(code));
+  ForwardParameters found{{}, python::is_library(python::text_of(code->co_filename))};
+  for (int i = 0; i < code->co_argcount; ++i)
+    found.names.emplace_back(python::text_of(PyTuple_GET_ITEM(variables.get(), i)));
+  return found;
+}
+
+bool calls_a_module(PyCodeObject* code, PyObject* self) {
+  return python::text_of(code->co_name) == "_wrapped_call_impl" && self && is_nn_module(self);
+}
+
 void name_inputs_as_forward_does(Capture& capture, PyCodeObject* code, PyObject* self) {
-  if (python::text_of(code->co_name) != "_wrapped_call_impl" || !self || !is_nn_module(self)) return;
-  const std::vector<std::string> parameters = parameters_of_forward(self);
+  if (!calls_a_module(code, self)) return;
+  const std::vector<std::string> parameters = parameters_of_forward(self).names;
   for (Input& input : capture.graph.inputs) input.value->name = renamed(input.value->name, parameters);
 }
 

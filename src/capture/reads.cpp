@@ -258,13 +258,17 @@ PyRef Capture::tensor_at(PyObject* real, const Source* source) {
   }
   remember(real, source);
   auto found = fakes_.find(real);
-  if (found != fakes_.end()) return found->second;
+  if (found != fakes_.end()) {
+    loads.try_emplace(values_.at(impl_of(found->second.get())), graph.nodes.size());
+    return found->second;
+  }
   WantedInputs::add_tensor(source);
   // The graph holds this very tensor, so the way to it must keep leading here.
   add_guard({GuardKind::Identity, source, PyRef::borrow(real)});
   keep_from_arrays(*this, real, source);
   PyRef fake = python::wrap_as(stand_in_for(python::unpack(real)), Py_TYPE(real), real);
   add_input(real, fake, source, InputRole::Captured);
+  loads.emplace(values_.at(impl_of(fake.get())), graph.nodes.size());
   return fake;
 }
 

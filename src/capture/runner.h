@@ -62,9 +62,8 @@ std::unique_ptr<Runner> make_eager_runner(const Graph& graph, std::vector<uint32
 std::unique_ptr<Runner> make_aot_runner(Executable executable, std::vector<uint32_t> inputs,
                                         std::vector<int32_t> captured);
 // Hands the graph over at the first run, with that run's inputs as examples, and runs what comes back.
-// `open`: of each input, the dimensions whose sizes the graph leaves open.
-std::unique_ptr<Runner> make_callable_runner(Graph graph, std::vector<uint32_t> inputs,
-                                             const std::vector<std::vector<DynamicDim>>& open, PyRef compiler);
+struct BackendInput;
+std::unique_ptr<Runner> make_callable_runner(Graph graph, std::vector<BackendInput> inputs, PyRef compiler);
 
 // Where FIRESTEEL_CHECK=1: before `inner` runs, it and `eager` run on copies of the inputs, and must agree
 // (checking_runner.cpp). `inputs` are the slots of all inputs of the torch-level graph; no runner reads `slot_count` or

@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "capture/allowance.h"
 #include "capture/attempt.h"
+#include "capture/backend_inputs.h"
 #include "capture/exception_form.h"
 #include "capture/frame_hook.h"
 #include "capture/inference_mode.h"
@@ -33,16 +34,6 @@
 
 namespace firesteel::capture {
 namespace {
-
-// An attribute, a global or what a closure holds: the code itself loads it, nobody hands it in.
-bool lies_behind_variables(const Source* source) {
-  for (; source; source = source->parent) {
-    if (source->kind == AccessKind::InstanceDict || source->kind == AccessKind::FunctionClosure ||
-        source->kind == AccessKind::FunctionGlobals || source->is_object())
-      return true;
-  }
-  return false;
-}
 
 // Tensors that a guard walks to at every call: the entry need not keep them.
 TensorSet guarded_captures(const Capture& capture) {
@@ -209,10 +200,8 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
     }
   } else if (!empty && backend.kind == Backend::Callable && !capture.graph.nodes.empty()) {
     Graph graph = with_sizes(capture.graph, capture.size_hints);
-    for (size_t i = 0; i < graph.inputs.size(); ++i) {
-      if (lies_behind_variables(capture.input_sources[i])) graph.inputs[i].role = InputRole::Captured;
-    }
-    segment.runner = make_callable_runner(std::move(graph), std::move(slots), capture.dynamic_dims(), backend.compiler);
+    std::vector<BackendInput> inputs = backend_inputs(capture, *attempt.backend_paths, slots);
+    segment.runner = make_callable_runner(std::move(graph), std::move(inputs), backend.compiler);
   } else if (!empty) {
     segment.runner = make_eager_runner(capture.graph, std::move(slots), segment.holdings);
   }

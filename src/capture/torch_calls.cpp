@@ -194,6 +194,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   for (const Tree& child : named.tree.children) node->args.push_back(arg_of(child, leaves, next));
   node->kwarg_names = named.tree.keys;
   node->source = python::user_source();
+  if (keeps_stacks) call->stack = python::whole_stack();
   tell_story(*node, options);
   if (python::is_tensor(result)) {
     node->returns.push_back({});
@@ -204,7 +205,12 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
     const at::Tensor& made = python::unpack(tensor.get());
     if (!is_traced_tensor(without_transforms(made)))
       stop(BreakReason::Origin, fmt::format("a tensor that `{}` gives", name));
-    values_[made.unsafeGetTensorImpl()] = node->add_output(type_with_grad(made));
+    Value* output = node->add_output(type_with_grad(made));
+    // What a method changes, or a function writes to, stays known by what it was.
+    Value*& known = values_[made.unsafeGetTensorImpl()];
+    const bool is_given = std::find(leaves.begin(), leaves.end(), known) != leaves.end();
+    if (!is_given || !(name.ends_with('_') || std::count(named.tree.keys.begin(), named.tree.keys.end(), "out")))
+      known = output;
     note_data_sizes(tensor);
     held_.push_back(std::move(tensor));
     call->results.push_back(std::move(way));
@@ -239,6 +245,7 @@ PyRef Capture::record_number(PyObject* callable, const std::string& name, const 
   size_t next = 0;
   for (const Tree& child : positional.tree.children) node->args.push_back(arg_of(child, leaves, next));
   node->source = python::user_source();
+  if (keeps_stacks) call->stack = python::whole_stack();
   tell_story(*node, {});
   PyRef leaf;
   if (kind != ValueKind::None) {

@@ -48,7 +48,6 @@ CodeEntry& entry_of(PyCodeObject* code) {
   entry.code = PyRef::borrow(reinterpret_cast<PyObject*>(code));
   std::string path(text_of(code->co_filename));
   entry.is_user = !is_library(path);
-  if (!entry.is_user) return entry;
   auto& file = cache().files[path];
   if (!file) file = std::make_shared<const SourceFile>(SourceFile{std::move(path)});
   entry.file = file;
@@ -131,6 +130,15 @@ SourceRef user_source() {
     return !entry.is_user;
   });
   return found && t_own_sources ? t_own_sources->copy_of(found) : found;
+}
+
+std::vector<SourceRef> whole_stack() {
+  std::vector<SourceRef> stack;
+  each_frame([&](PyFrameObject* frame, PyCodeObject* code) {
+    if (frame != t_trace_caller) stack.push_back(source_at(entry_of(code), frame, code));
+    return frame != t_trace_caller;
+  });
+  return stack;
 }
 
 std::vector<UserLine> user_lines(size_t limit) {

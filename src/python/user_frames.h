@@ -18,6 +18,9 @@ void set_library_folders(std::vector<std::string> folders);
 // Installed as the source provider of the tracer.
 SourceRef user_source();
 
+// Of all frames of this thread inside the trace, those of libraries included, the innermost first. The GIL is held.
+std::vector<SourceRef> whole_stack();
+
 // While one lives, lines are remembered by code object and instruction; the last one to go forgets them all, and with
 // them the code objects it kept alive.
 class SourceScope {

@@ -1,4 +1,4 @@
-"""Transforms of torch.func inside compiled functions: one graph, nested at will; what a graph cannot hold breaks cleanly."""
+"""Transforms of torch.func inside compiled functions: one graph, nested at will; others break cleanly."""
 
 import pytest
 import torch
@@ -204,7 +204,7 @@ def gradients_of(results, x):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
-    "program, shape",
+    ("program", "shape"),
     [(one, (3,)) for one in VECTORS] + [(one, (4, 3)) for one in BATCHES],
     ids=lambda x: getattr(x, "__name__", ""),
 )

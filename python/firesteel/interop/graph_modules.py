@@ -5,8 +5,12 @@ The native side knows nothing of torch.fx: it tells a Builder about inputs and c
 
 import builtins
 import contextlib
+import dataclasses
+import functools
+import itertools
 import linecache
 import operator
+import pathlib
 import re
 
 import torch
@@ -40,6 +44,7 @@ _OPERATORS = (
     "truediv",
     "xor",
 )
+_AS_OPERATORS = {abs: operator.abs, pow: operator.pow}
 _WITHOUT_ASSIGNMENT = {getattr(operator, f"i{name.rstrip('_')}"): getattr(operator, name) for name in _OPERATORS}
 
 
@@ -71,6 +76,22 @@ class NamedCall:
 
 
 _TENSOR = object()
+_NOT_SHOWN = ("/torch/nn/modules/", "/torch/_dynamo/external_utils.py", "/torch/_dynamo/polyfills/")
+_NOT_SHOWN += (f"{pathlib.Path(__file__).parent.parent}/",)
+
+
+@dataclasses.dataclass
+class Input:
+    """An input of a graph: its name, the way to it as PyTorch writes it, dimensions whose sizes are left open.
+
+    `number` tells of a number how it comes about: ("size", path, dimension), ("number", path), a number itself, or
+    (function, first[, second]) of these.
+    """
+
+    name: str
+    path: str
+    dims: frozenset
+    number: object
 
 
 class Builder:
@@ -82,16 +103,17 @@ class Builder:
         environment = ShapeEnv(assume_static_by_default=True)
         self.fakes = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
         self.examples = []
-        self.inputs = []  # name and open dimensions
+        self.inputs = []
         self.modules = []  # given to functions that are not looked into
         self.outputs = 0
 
-    def input(self, name, example, open_dims):
-        """A tensor, some of its sizes left open, or a number that changes from call to call."""
-        wanted, others = _spelled(name), [known for known, _ in self.inputs]
-        unique = next(n for n in (wanted, *map(f"{wanted}{{}}".format, range(1, len(others) + 2))) if n not in others)
+    def input(self, path, example, open_dims, number):
+        """A tensor, some of its sizes left open, or a number that changes from call to call, and how it comes about."""
+        wanted, others = re.sub(r"[^a-zA-Z0-9]+", "_", path), {known.name for known in self.inputs}
+        names = itertools.chain([wanted], map(f"{wanted}_{{}}".format, itertools.count()))
+        unique = next(name for name in names if name not in others)
         node = self.graph.placeholder(unique, torch.Tensor if isinstance(example, torch.Tensor) else None)
-        self.inputs.append((unique, frozenset(open_dims)))
+        self.inputs.append(Input(unique, path, frozenset(open_dims), number))
         node.meta["example_value"] = example
         if isinstance(example, torch.Tensor):
             with torch.no_grad():
@@ -99,26 +121,27 @@ class Builder:
         self.examples.append(example)
         return node
 
-    def call(self, function, args, kwargs, ways, types, source, names):
+    def call(self, function, args, kwargs, ways, types, lines, names):
         """Adds a call; gives the node of each tensor in its result, `ways` leading there and `types` describing it.
 
-        Nodes are named after the variables that were the first to hold what they give.
+        `lines` led to the call, from the innermost out. Nodes are named after the variables that were the first to hold
+        what they give.
         """
         if function is _C._set_torch_function_state:  # nothing in a graph asks for them
             return []
+        trace = _stack_trace(lines)
         if function is _python_forms.rows:
-            nodes = [self._row(args[0], way[0], described, source) for way, described in zip(ways, types, strict=True)]
+            nodes = [self._row(args[0], way[0], described, trace) for way, described in zip(ways, types, strict=True)]
         else:
-            nodes = self._nodes_of_call(function, args, kwargs, ways, types, source)
+            nodes = self._nodes_of_call(function, args, kwargs, ways, types, trace)
         for node, name in zip(nodes, names, strict=True):
             if name:
                 node._rename(name)
         return nodes
 
-    def _nodes_of_call(self, function, args, kwargs, ways, types, source):
+    def _nodes_of_call(self, function, args, kwargs, ways, types, trace):
         node = self._call_node(function, args, kwargs)
         values = [self._example(*described) if described else None for described in types]
-        trace = _stack_trace(source)
         made = {(): node}
         nodes = [self._walk(made, way, trace) for way in ways]
         for found, value in zip(nodes, values, strict=True):
@@ -139,7 +162,9 @@ class Builder:
         self._place_inputs()
         examples, fakes, self.outputs = self.examples, self.fakes, len(outputs)
         self.fakes = self.examples = None
-        if any(dims for _, dims in self.inputs) or not all(isinstance(example, torch.Tensor) for example in examples):
+        if any(known.dims for known in self.inputs) or not all(
+            isinstance(example, torch.Tensor) for example in examples
+        ):
             from .open_graphs import OpenGraph
 
             return OpenGraph(self, self.inputs)
@@ -226,8 +251,12 @@ class Builder:
             self.modules += [leaf for leaf in given if not any(leaf is known for known in self.modules)]
             tensors = [leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)]
             return self.graph.call_function(NestedCall(function, spec, constants), tuple(tensors))
-        if args and not isinstance(args[0], torch.fx.Node):  # fx writes `1 += x` otherwise
-            function = _WITHOUT_ASSIGNMENT.get(function, function)
+        if type(function) is type(abs):
+            function = _AS_OPERATORS.get(function, function)
+            if args and not isinstance(args[0], torch.fx.Node):  # fx writes `1 += x` otherwise
+                function = without_assignment(function)
+        if function is getattr and args[1] == "data":
+            function, args = torch._C._autograd._get_data_attr, args[:1]
         name = getattr(function, "__name__", None)
         if args and isinstance(args[0], torch.fx.Node) and _is_tensor_method(function, name):
             return self.graph.call_method(name, args, kwargs)
@@ -235,10 +264,10 @@ class Builder:
             function = NamedCall(function)
         return self.graph.call_function(function, args, kwargs)
 
-    def _row(self, tensor, index, described, source):
+    def _row(self, tensor, index, described, trace):
         node = self.graph.call_function(operator.getitem, (tensor, index))
         node.meta |= {"item": index, "example_value": self._example(*described)}
-        node.stack_trace = _stack_trace(source)
+        node.stack_trace = trace
         return node
 
     def _walk(self, made, way, trace):
@@ -261,9 +290,9 @@ class Builder:
         return value.requires_grad_() if requires_grad else value
 
 
-def _spelled(name):
-    """An input's name as PyTorch spells it: `L_x_`, `L_self_modules_fc_parameters_weight_`."""
-    return "L_" + re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_") + "_"
+def without_assignment(function):
+    """`operator.add` for `operator.iadd`."""
+    return _WITHOUT_ASSIGNMENT.get(function, function)
 
 
 def _function_name(function):
@@ -286,10 +315,17 @@ def _is_tensor_method(function, name):
     return isinstance(name, str) and getattr(torch.Tensor, name, None) is function
 
 
-def _stack_trace(source):
-    if source is None:
-        return None
-    file, line, function = source
+def _stack_trace(lines):
+    shown = [text for text in map(_line_of_trace, reversed(lines)) if text]
+    return "".join(shown) or None
+
+
+@functools.lru_cache(4096)
+def _line_of_trace(place):
+    """Empty for what PyTorch leaves out: its modules, and what it and we put in the place of other functions."""
+    file, line, function = place
+    if any(folder in file for folder in _NOT_SHOWN):
+        return ""
     return f'  File "{file}", line {line}, in {function}\n    {linecache.getline(file, line).strip()}\n'
 
 

@@ -78,8 +78,7 @@ def _join(graph, entered, left, enter, leave, arguments):
     with graph.inserting_before(entered[0]):
         block = graph.call_function(enter, arguments(entered))
     with graph.inserting_before(left[0]):
-        end = graph.call_function(leave, (block,))
-    block.stack_trace, end.stack_trace = entered[0].stack_trace, left[0].stack_trace
+        graph.call_function(leave, (block,))
     for node in (*entered, *left):
         graph.erase_node(node)
 

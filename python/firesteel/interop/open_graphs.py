@@ -11,6 +11,8 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv, StatelessSymbolicContext
 
+from .graph_modules import without_assignment
+
 _MOST = 8  # forms of one graph; then it runs as it is
 
 
@@ -18,7 +20,7 @@ class OpenGraph:
     """What runs in place of a graph with open sizes: the backend's work on it, once or a few times."""
 
     def __init__(self, builder, inputs):
-        self.builder, self.inputs = builder, inputs  # inputs: name and open dimensions of each
+        self.builder, self.inputs = builder, inputs
         self.forms = []  # a check of the arguments, or None, and what the backend made
         self.open_floats = True  # until the backend cannot do it
 
@@ -46,9 +48,9 @@ class OpenGraph:
         fakes = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
         symbols = []
         with torch.no_grad():
-            for (name, dims), arg in zip(self.inputs, args, strict=True):
-                symbols.append(_symbolic(fakes, name, dims, arg, self.open_floats))
-        plan = _bind_sizes(module, symbols)
+            for known, arg in zip(self.inputs, args, strict=True):
+                symbols.append(_symbolic(fakes, known, arg, self.open_floats))
+        plan = _bind_numbers(module, self.inputs, symbols, _bind_sizes(module, symbols))
         given = [step.symbol if isinstance(step, _Size) else symbols[step] for step in plan]
         _note_sizes(module, given, fakes)
         examples = [
@@ -82,26 +84,74 @@ def _bind_sizes(module, symbols):
                     bound[name] = module.graph.placeholder(name)
                 bound[name].meta["example_value"] = size
                 plan.append(_Size(size, index, dim))
-        if isinstance(symbol, torch.SymInt) and str(symbol) in bound:  # a size that the code has asked for
-            node.replace_all_uses_with(bound[str(symbol)])
-            module.graph.erase_node(node)
-            continue
         node.meta["example_value"] = symbol
         plan.append(index)
-    module.recompile()
     return plan
 
 
-def _symbolic(fakes, name, dims, arg, open_floats):
+class _Numbers:
+    """What is known of numbers in a graph, by how they come about: the placeholders, and sizes that are fixed."""
+
+    def __init__(self, graph, known):
+        self.graph, self.known = graph, known
+
+    def has(self, number):
+        if type(number) is not tuple or number in self.known:
+            return True
+        function, *parts = number
+        return getattr(function, "__module__", None) in ("_operator", "math") and all(map(self.has, parts))
+
+    def make(self, number, trace):
+        if type(number) is not tuple:
+            return number
+        if number in self.known:
+            return self.known[number]
+        function, *parts = number
+        made = [self.make(part, trace) for part in parts]
+        node = self.graph.call_function(without_assignment(function), tuple(made))
+        values = [part.meta["example_value"] if isinstance(part, torch.fx.Node) else part for part in made]
+        node.meta["example_value"], node.stack_trace = function(*values), trace
+        return node
+
+
+def _bind_numbers(module, inputs, symbols, plan):
+    """Computes numbers in the graph where all that they are made of is there; what the graph gets then."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    sizes = {str(step.symbol): node for step, node in zip(plan, placeholders, strict=True) if isinstance(step, _Size)}
+    known, numbers, replaced = {}, [], set()
+    for step, node in zip(plan, placeholders, strict=True):
+        if isinstance(step, _Size):
+            continue
+        path, number = inputs[step].path, inputs[step].number
+        if number is None:
+            for dim, size in enumerate(symbols[step].shape):
+                known["size", path, dim] = sizes.get(str(size), size)
+        elif number[0] == "number" and number not in known:
+            known[number] = node
+        else:
+            numbers.append((step, number, node))
+    made = _Numbers(module.graph, known)
+    for step, number, node in numbers:
+        if node.users and made.has(number):
+            user = next(iter(node.users))
+            with module.graph.inserting_before(user):
+                node.replace_all_uses_with(made.make(number, user.stack_trace))
+            module.graph.erase_node(node)
+            replaced.add(step)
+    module.recompile()
+    return [step for step in plan if isinstance(step, _Size) or step not in replaced]
+
+
+def _symbolic(fakes, known, arg, open_floats):
     """The fake of a tensor, or the symbol of a number."""
-    environment, source = fakes.shape_env, ConstantSource(name)
+    environment, source, dims = fakes.shape_env, ConstantSource(known.path), known.dims
     if isinstance(arg, torch.Tensor):
         kinds = [DimDynamic.DUCK if d in dims else DimDynamic.STATIC for d in range(arg.dim())]
         context = StatelessSymbolicContext(kinds) if dims else None
         return fakes.from_tensor(arg, static_shapes=not dims, symbolic_context=context, source=source)
     if type(arg) is int:
         # A size that the code computes mostly is that of a tensor.
-        kind = DimDynamic.DUCK if name.startswith("L_size") else DimDynamic.DYNAMIC
+        kind = DimDynamic.DUCK if known.number[0] == "size" else DimDynamic.DYNAMIC
         return environment.create_symintnode(
             environment.create_symbol(arg, source, kind, positive=None, do_not_specialize_zero_one=True),
             hint=arg,
