@@ -67,6 +67,8 @@ _OPERATORS = {
     operator.countOf: _of(2, _count_of),
     operator.indexOf: _of(2, _index_of),
 }
+if hasattr(operator, "call"):  # Python 3.11
+    _OPERATORS[operator.call] = lambda function, /, *args, **kwargs: function(*args, **kwargs)
 
 # ---- tensors by the names of their types
 
@@ -265,21 +267,32 @@ def _extreme(is_better):
     return form
 
 
-# ---- copy.copy() and copy.deepcopy() of objects that keep all they are in their dicts
+# ---- copy.copy() and copy.deepcopy() of objects that keep all they are in their dicts and as containers
+
+_CONTAINERS = (list, dict, set, frozenset, tuple)
 
 
 def _reduce(thing, protocol):
     kind = type(thing)
+    base = next((one for one in _CONTAINERS if issubclass(kind, one)), object)
     own = ("__reduce__", "__getstate__", "__new__")
     if (
         protocol < 2
-        or any(getattr(kind, name) is not getattr(object, name) for name in own)
-        or any(hasattr(kind, name) for name in ("__getnewargs__", "__getnewargs_ex__", "__slots__"))
+        or any(getattr(kind, name) is not getattr(base, name) for name in own)
+        or getattr(kind, "__getnewargs__", None) is not getattr(base, "__getnewargs__", None)
+        or any(hasattr(kind, name) for name in ("__getnewargs_ex__", "__slots__"))
         or copyreg._slotnames(kind)
         or not hasattr(thing, "__dict__")
     ):
         return NotImplemented
-    return copyreg.__newobj__, (kind,), thing.__dict__ or None, None, None
+    state = thing.__dict__ or None
+    if base in (set, frozenset):
+        return kind, (list(thing),), state
+    if base is tuple:
+        return copyreg.__newobj__, (kind, tuple(thing)), state, None, None
+    items = iter(thing) if base is list else None
+    pairs = iter(thing.items()) if base is dict else None
+    return copyreg.__newobj__, (kind,), state, items, pairs
 
 
 FORMS = {

@@ -88,6 +88,8 @@ PyRef operator_member(Capture& capture, PyObject* owner, PyObject* name) {
   return capture.admit(value.get(), capture.sources.pinned(value.get(), std::string(python::text_of(name))));
 }
 
+PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject* name, PyObject* found);
+
 PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name) {
   if (std::string_view(Py_TYPE(module)->tp_name) == "torch._ops" ||
       std::string_view(Py_TYPE(module)->tp_name).starts_with("_Op")) {
@@ -99,9 +101,8 @@ PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name
   if (!PyModule_CheckExact(module)) {
     // A module of a class of its own: whatever the class defines goes its own way.
     if (PyObject* found = class_attribute(capture, Py_TYPE(module), name); found && !value) {
-      if (!PyFunction_Check(found)) capture.stop(BreakReason::Attribute, spelled(module, name));
-      capture.admit(found, pinned(capture, Py_TYPE(module), name, found));
-      return bind(found, module);
+      if (PyRef value = described(capture, module, Py_TYPE(module), name, found)) return value;
+      capture.stop(BreakReason::Attribute, spelled(module, name));
     }
     if (!value) return wrapped_module_attribute(capture, module, name);
   }
@@ -121,8 +122,6 @@ PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name
   capture.admit(finder, capture.sources.item(module_variables(capture, module), key.get()));
   return call(capture, finder, CallArgs{{PyRef::borrow(name)}, {}});
 }
-
-PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject* name, PyObject* found);
 
 // A class method of `owner` as `type` has it: what is wrapped may be a descriptor itself.
 PyRef class_method(Capture& capture, PyObject* found, PyTypeObject* owner, PyObject* type, PyObject* name) {
@@ -205,7 +204,6 @@ PyRef class_object_attribute(Capture& capture, PyObject* object, PyObject* name)
   if (is_one_of(text, {"__flags__", "__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__"}))
     return checked(PyObject_GetAttr(object, name));
   if (text == "__class__") return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
-  if (text == "__dict__") capture.stop(BreakReason::Attribute, spelled(object, name));
   // A data descriptor of the metaclass goes first.
   PyObject* above = class_attribute(capture, Py_TYPE(object), name);
   if (above && goes_first(above)) {
@@ -440,6 +438,10 @@ PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {
                      PyCFunction_Check(object) || Py_IS_TYPE(object, &PyMethodDescr_Type) || PyCode_Check(object) ||
                      is_own_callable(object) || is_dtype_fact(object, name);
   if (plain || (capture.is_made(object) && is_c_class(Py_TYPE(object)))) {
+    PyObject* found = capture.source_of(object) ? _PyType_Lookup(Py_TYPE(object), name) : nullptr;
+    if (found && Py_IS_TYPE(found, &PyMemberDescr_Type) && !is_guardable_constant(object) &&
+        reinterpret_cast<PyMemberDescrObject*>(found)->d_member->type == T_OBJECT)
+      return data_descriptor(capture, object, name, found);  // a defaultdict's default_factory
     std::optional<Suspended> as_it_is;
     if (python::is_of_enum_itself(object, name) || is_dtype_fact(object, name)) as_it_is.emplace(capture);
     PyRef value = PyRef::steal(PyObject_GetAttr(object, name));

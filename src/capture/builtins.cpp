@@ -101,6 +101,34 @@ PyRef make_class(Capture& capture, PyObject* callable, CallArgs& args) {
   return capture.admit(made.get(), capture.sources.kept(made.get(), std::string(python::text_of(name.get()))));
 }
 
+// type(name, bases, namespace): made once as well, of constants and functions that close over nothing.
+PyRef make_plain_class(Capture& capture, PyObject* callable, CallArgs& args) {
+  const bool plain = PyUnicode_CheckExact(args[0]) && PyTuple_CheckExact(args[1]) && PyDict_CheckExact(args[2]);
+  if (!plain) refuse(capture, callable);
+  capture.settle_deep(args[2]);
+  capture.consult(args[1]);
+  capture.consult(args[2]);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); ++i) {
+    PyObject* base = PyTuple_GET_ITEM(args[1], i);
+    if (!PyType_Check(base) || Py_TYPE(base) != &PyType_Type) refuse(capture, callable);
+    auto* type = reinterpret_cast<PyTypeObject*>(base);
+    PyRef key = interned("__init_subclass__");
+    PyObject* hook = _PyType_Lookup(type, key.get());
+    if (hook && Py_IS_TYPE(hook, &PyClassMethod_Type)) refuse(capture, callable);
+  }
+  Py_ssize_t position = 0;
+  PyObject* value = nullptr;
+  while (PyDict_Next(args[2], &position, nullptr, &value)) {
+    const bool function = PyFunction_Check(value) && !reinterpret_cast<PyFunctionObject*>(value)->func_closure &&
+                          !reinterpret_cast<PyFunctionObject*>(value)->func_defaults &&
+                          !reinterpret_cast<PyFunctionObject*>(value)->func_kwdefaults;
+    if (!function && !is_guardable_constant(value)) refuse(capture, callable);
+  }
+  Suspended suspended(capture);
+  PyRef made = args.call(callable);
+  return capture.admit(made.get(), capture.sources.kept(made.get(), std::string(python::text_of(args[0]))));
+}
+
 // typing.cast: the value as it is.
 PyRef cast_value(Capture&, PyObject* callable, CallArgs& args) {
   return args.positional() == 2 && !args.keyword_count() ? args.values[1] : args.call(callable);
@@ -157,7 +185,8 @@ PyRef is_callable(Capture& capture, PyObject* callable, CallArgs& args) {
 }
 
 PyRef type_of(Capture& capture, PyObject* callable, CallArgs& args) {
-  if (args.values.size() != 1) refuse(capture, callable);
+  if (args.values.size() == 3 && !args.keyword_count()) return make_plain_class(capture, callable, args);
+  if (args.values.size() != 1) return args.call(callable);  // raises
   return PyRef::borrow(reinterpret_cast<PyObject*>(type_the_program_sees(args[0])));
 }
 

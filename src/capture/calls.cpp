@@ -8,6 +8,7 @@
 #include "capture/as_it_is.h"
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
+#include "capture/class_facts.h"
 #include "capture/compiled_function.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/frame_hook.h"
@@ -248,7 +249,8 @@ PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args, bool ta
     PyRef bound = special_method(capture, callable, "__call__");
     if (bound) return call(capture, bound.get(), std::move(args));
   }
-  if (!found && is_python_class(Py_TYPE(callable))) return args.call(callable);  // raises
+  if (!found && (is_python_class(Py_TYPE(callable)) || !Py_TYPE(callable)->tp_call))
+    return args.call(callable);  // raises
   if (is_getter_class(Py_TYPE(callable))) return call_getter(capture, callable, args);
   if (PyWeakref_CheckRefExact(callable) && args.values.empty()) return referent_of(capture, callable);
   capture.stop(BreakReason::CFunction, name_of(callable));
@@ -257,6 +259,10 @@ PyRef call_instance(Capture& capture, PyObject* callable, CallArgs args, bool ta
 PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
   PyObject* self = PyCFunction_GET_SELF(callable);
   const std::string_view name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  if (!self && name == "maketrans") {
+    for (PyRef& value : args.values) value = capture.consult_deep(value.get());
+    return capture.made(args.call(callable));
+  }
   if (!self || PyModule_Check(self)) capture.stop(BreakReason::CFunction, name_of(callable));
   if (PyType_Check(self)) {
     auto* type = reinterpret_cast<PyTypeObject*>(self);
@@ -282,6 +288,7 @@ PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
       return capture.made(args.call(callable));
     }
     if (name == "mro") return args.call(callable);
+    if (name == "__subclasses__" && args.values.empty()) return subclasses_of(capture, self);
     capture.stop(BreakReason::CFunction, fmt::format("{}.{}", type->tp_name, name));
   }
   if (PyGen_CheckExact(self) && capture.is_made(self)) return capture.adopt(args.call(callable));

@@ -7,5 +7,7 @@ namespace firesteel::capture {
 
 // Guarded, since all of it can be set. Empty for all other attributes.
 PyRef class_fact(Capture& capture, PyObject* type, PyObject* name);
+// type.__subclasses__(), guarded as well.
+PyRef subclasses_of(Capture& capture, PyObject* type);
 
 }  // namespace firesteel::capture

@@ -16,9 +16,16 @@ bool are_compared(PyObject* a, PyObject* b) {
   return (is_sequence(a) && Py_TYPE(a) == Py_TYPE(b)) || (is_mapping(a) && is_mapping(b));
 }
 
-// A list is equal to no tuple, whatever the two hold.
+bool is_text(PyObject* value) {
+  return value == Py_None || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value);
+}
+
+// A list is equal to no tuple, whatever the two hold, and to no number; a tensor is equal to no text.
 bool differ_in_kind(PyObject* a, PyObject* b) {
   auto is_one = [](PyObject* value) { return is_sequence(value) || is_mapping(value); };
+  auto is_single = [](PyObject* value) { return is_guardable_constant(value) && !PyTuple_Check(value); };
+  if ((python::is_tensor(a) && is_text(b)) || (python::is_tensor(b) && is_text(a))) return true;
+  if ((is_one(a) && is_single(b)) || (is_one(b) && is_single(a))) return true;
   return is_one(a) && is_one(b) && !are_compared(a, b);
 }
 
@@ -57,6 +64,7 @@ std::optional<bool> equal_dicts(Capture& capture, PyObject* a, PyObject* b, int 
 
 std::optional<bool> equal(Capture& capture, PyObject* a, PyObject* b, int depth) {
   if (a == b) return true;
+  if (differ_in_kind(a, b)) return false;
   if (python::is_tensor(a) || python::is_tensor(b) || depth > kDeepest) return {};
   if (!holds_tensor(a) && !holds_tensor(b)) {
     for (PyObject* value : {a, b}) watch_comparison(capture, value, "eq");
@@ -64,7 +72,6 @@ std::optional<bool> equal(Capture& capture, PyObject* a, PyObject* b, int depth)
     python::check(same >= 0);
     return same == 1;
   }
-  if (differ_in_kind(a, b)) return false;
   if (!are_compared(a, b)) return {};
   capture.consult(a);
   capture.consult(b);
@@ -76,6 +83,36 @@ std::optional<bool> equal(Capture& capture, PyObject* a, PyObject* b, int depth)
 std::optional<bool> equal_without_data(Capture& capture, PyObject* a, PyObject* b) {
   if (!(are_compared(a, b) || differ_in_kind(a, b)) || !(holds_tensor(a) || holds_tensor(b))) return {};
   return equal(capture, a, b, 0);
+}
+
+PyRef search_by_items(Capture& capture, std::string_view method, CallArgs& args) {
+  const bool counts = method == "count", asks = method == "__contains__";
+  if (!counts && !asks && method != "index" && method != "remove") return {};
+  PyObject* self = args[0];
+  if (args.values.size() != 2 || (!PyList_Check(self) && !PyTuple_Check(self))) return {};
+  if (!holds_tensor(self) && !holds_tensor(args[1])) return {};
+  capture.consult(self);
+  Py_ssize_t found = 0, place = 0;
+  for (; place < PySequence_Fast_GET_SIZE(self); ++place) {
+    PyRef item = PyRef::borrow(PySequence_Fast_GET_ITEM(self, place));
+    // A container from outside holds the tensors themselves, which are told by their stand-ins.
+    if (python::is_tensor(item.get()) && python::is_tensor(args[1])) item = capture.adopt(std::move(item));
+    const std::optional<bool> same = equal(capture, item.get(), args[1], 0);
+    if (!same) capture.stop(BreakReason::DataDependent, "a tensor is compared with the items of a container");
+    found += *same;
+    if (*same && !counts) break;
+  }
+  if (counts) return python::checked(PyLong_FromSsize_t(found));
+  if (asks) return PyRef::borrow(found ? Py_True : Py_False);
+  if (!found) {
+    PyErr_Format(PyExc_ValueError, "%s.%s(x): x not in %s", Py_TYPE(self)->tp_name, std::string(method).c_str(),
+                 Py_TYPE(self)->tp_name);
+    python::throw_python_error();
+  }
+  if (method == "index") return python::checked(PyLong_FromSsize_t(place));
+  capture.before_write(self);
+  python::check(PySequence_DelItem(self, place) == 0);
+  return PyRef::borrow(Py_None);
 }
 
 }  // namespace firesteel::capture

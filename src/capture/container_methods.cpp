@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/comparisons.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/iterables.h"
 #include "capture/tensor_keys.h"
@@ -183,14 +184,15 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
     capture.consult(self);
     return capture.adopt(args.call(callable));
   }
+  if (PyRef found = search_by_items(capture, name, args)) return found;
   if (std::string_view(type->tp_name) == "re.Pattern" && capture.source_of(self))
     capture.add_guard({GuardKind::Identity, capture.source_of(self), PyRef::borrow(self)});
-  if (name == "__iter__") return get_iterator(capture, self);
+  if (name == "__iter__" && args.values.size() == 1) return get_iterator(capture, self);
   if ((name == "isdisjoint" || name == "issuperset") && PyAnySet_Check(self) && args.values.size() == 2 &&
       !args.keyword_count() && is_iterable(args[1]) && (PyIter_Check(args[1]) || is_python_class(Py_TYPE(args[1]))) &&
       !PyAnySet_Check(args[1]))
     return ask_by_items(capture, name, self, args[1]);
-  if (name == "__len__") return checked(PyLong_FromSsize_t(length_of(capture, self)));
+  if (name == "__len__" && args.values.size() == 1) return checked(PyLong_FromSsize_t(length_of(capture, self)));
   const bool writes = changes(type, name);
   if (name == "sort") follow_keyword(args, "key");
   settle_numbers(capture, name, args);
@@ -201,9 +203,15 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
     // An iterator, or an object of the program's that can give one, is a value like any other unless it is asked to.
     const bool is_plain = is_iterable(args[i]) && !PyIter_Check(args[i]) && !is_python_class(Py_TYPE(args[i]));
     const bool fills_dict = PyDict_Check(self) && (name == "update" || name == "__init__" || name == "__ior__");
-    if (PyRef items =
-            fills_dict && i < args.positional() && !PyDict_Check(args[i]) ? dict_of_mapping(capture, args[i]) : PyRef())
-      args.values[i] = std::move(items);
+    if (fills_dict && i < args.positional()) {
+      // CPython copies a dict as it is, unless its class has another way to go through it.
+      const bool as_dict = PyDict_Check(args[i]) && Py_TYPE(args[i])->tp_iter == PyDict_Type.tp_iter;
+      if (as_dict && !PyDict_CheckExact(args[i])) capture.consult(args[i]);
+      PyRef items = !as_dict                      ? dict_of_mapping(capture, args[i])
+                    : PyDict_CheckExact(args[i]) ? PyRef()
+                                                  : checked(PyDict_Copy(args[i]));
+      if (items) args.values[i] = std::move(items);
+    }
     if (steps_arguments(name) ? is_iterable(args[i]) : takes_items && is_plain) {
       if (!is_plain) settle(capture, args.values[i]);
       args.values[i] = capture.consult_deep(args[i]);

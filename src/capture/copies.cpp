@@ -44,15 +44,18 @@ bool guard_whole(Capture& capture, PyObject* value, int depth = 0) {
     while (PyDict_Next(value, &position, nullptr, &item)) {
       if (!guard_whole(capture, item, depth + 1)) return false;
     }
-  } else if (PyAnySet_CheckExact(value)) {
-    return true;
+  } else if (PyAnySet_Check(value)) {
+    // all of it is guarded
   } else if (!is_python_class(Py_TYPE(value))) {
     return false;
   }
   if (!is_python_class(Py_TYPE(value))) return true;
   if (copies_by_own_code(capture, Py_TYPE(value))) return false;
   PyObject* dict = fs_instance_dict(value);
-  if (!dict) return false;
+  if (!dict) {  // nothing was ever set on it
+    const bool container = PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || PyAnySet_Check(value);
+    return container && Py_TYPE(value)->tp_dictoffset && !capture.source_of(value);
+  }
   if (const Source* source = capture.source_of(value)) {
     capture.remember(dict, capture.sources.step(source, AccessKind::InstanceDict));
   }

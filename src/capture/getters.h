@@ -1,4 +1,5 @@
-// operator.attrgetter by name, for sources that read an attribute no other step leads to.
+// operator.attrgetter by name, for sources that read an attribute no other step leads to, and operator.methodcaller for
+// those that ask a C function.
 #pragma once
 
 #include "python/py_ref.h"
@@ -7,5 +8,7 @@ namespace firesteel::capture {
 
 // The same one for the same name; never destroyed. Borrowed.
 PyObject* getter_of(PyObject* name);
+// The same for a call of the method of that name with these arguments, a tuple.
+PyObject* caller_of(PyObject* name, PyObject* args);
 
 }  // namespace firesteel::capture

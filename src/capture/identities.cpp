@@ -9,6 +9,13 @@ namespace firesteel::capture {
 using python::checked;
 
 PyRef hash_of(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (args.values.size() != 1 || Py_TYPE(args[0])->tp_hash == PyObject_HashNotImplemented)
+    return args.call(callable);  // raises
+  if (python::is_tensor(args[0]) && capture.real_of(args[0])) {
+    PyRef real = PyRef::borrow(capture.real_of(args[0]));  // a tensor is hashed by its address
+    capture.add_guard({GuardKind::Identity, capture.tensor_source(args[0]), real});
+    return checked(PyLong_FromSsize_t(PyObject_Hash(real.get())));
+  }
   if (args.values.size() == 1 && Py_TYPE(args[0])->tp_hash == PyBaseObject_Type.tp_hash && capture.source_of(args[0])) {
     capture.add_guard({GuardKind::Identity, capture.source_of(args[0]), args.values[0]});
     return args.call(callable);

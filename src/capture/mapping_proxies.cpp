@@ -27,9 +27,9 @@ PyRef dict_behind(Capture& capture, PyObject* object) {
   if (PyList_GET_SIZE(held.get()) != 1 || !is_mapping(PyList_GET_ITEM(held.get(), 0))) return {};
   PyRef dict = PyRef::borrow(PyList_GET_ITEM(held.get(), 0));
   const Source* source = capture.source_of(object);
-  // What an object made here holds (`inspect.signature(f).parameters`). Classes show their own dicts by such proxies as
-  // well, but the way there is none that is followed.
-  if (!source) return capture.source_of(dict.get()) && capture.birth_of(object) < 0 ? PyRef() : capture.made(dict);
+  // What an object made here holds (`inspect.signature(f).parameters`), or what a class has been asked for.
+  if (!source && capture.source_of(dict.get())) return capture.birth_of(object) < 0 ? PyRef() : dict;
+  if (!source) return capture.made(dict);
   const Source* way = capture.sources.computed(referents(), source, nullptr);
   return capture.admit(dict.get(), capture.sources.item(way, int64_t{0}));
 }

@@ -4,6 +4,7 @@
 #include "aot/ones_like_others.h"
 #include "aot/value_ranges.h"
 #include "capture/callables.h"
+#include "capture/comparisons.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/mapping_proxies.h"
 #include "capture/outside_iterators.h"
@@ -28,6 +29,14 @@ PyRef unbind(Capture& capture, PyObject* tensor) {
   return capture.torch_call(rows, "torch.Tensor.unbind", checked(PyTuple_Pack(1, tensor)));
 }
 
+// An object of the program's that says which number it stands for in an index.
+PyRef as_index(Capture& capture, PyObject* key) {
+  if (!is_python_class(Py_TYPE(key)) || PyLong_Check(key) || PyType_Check(key)) return PyRef::borrow(key);
+  if (!_PyType_Lookup(Py_TYPE(key), interned("__index__").get())) return PyRef::borrow(key);
+  PyRef number = call_special(capture, key, "__index__");
+  return PyLong_CheckExact(number.get()) ? number : PyRef::borrow(key);  // C code says what is wrong
+}
+
 // Bounds that follow from constants of the code itself become numbers: a node takes no tensors there.
 PyRef with_known_bounds(Capture& capture, PyObject* key) {
   if (PyTuple_CheckExact(key)) {
@@ -36,10 +45,11 @@ PyRef with_known_bounds(Capture& capture, PyObject* key) {
       PyList_SetItem(items.get(), i, with_known_bounds(capture, PyList_GET_ITEM(items.get(), i)).release());
     return checked(PyList_AsTuple(items.get()));
   }
-  if (!PySlice_Check(key)) return PyRef::borrow(key);
+  if (!PySlice_Check(key)) return as_index(capture, key);
   auto* slice = reinterpret_cast<PySliceObject*>(key);
   PyRef bounds[] = {PyRef::borrow(slice->start), PyRef::borrow(slice->stop), PyRef::borrow(slice->step)};
   for (PyRef& bound : bounds) {
+    bound = as_index(capture, bound.get());
     if (!python::is_tensor(bound.get())) continue;
     if (is_known(python::unpack(bound.get()))) {
       bound = checked(PyNumber_Index(bound.get()));
@@ -223,6 +233,8 @@ bool contains(Capture& capture, PyObject* container, PyObject* item) {
       python::check(found >= 0);
       return found == 1;
     } else {
+      CallArgs searched{{PyRef::borrow(container), PyRef::borrow(item)}, {}};
+      if (PyRef found = search_by_items(capture, "__contains__", searched)) return found.get() == Py_True;
       watch_comparison(capture, item, "eq");
       watch_comparison(capture, container, "contains");
     }
@@ -390,10 +402,13 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
     return;
   }
   if (method) capture.guard_class_attribute(type, interned(method_name).get(), method);
-  if (PyList_Check(object)) {
+  if (PyList_Check(object) || guards::is_plain_deque(object)) {
+    const PyRef place = as_index(capture, key);
+    key = place.get();
     if (!is_guardable_constant(key) && !PySlice_Check(key))
       capture.stop(BreakReason::Value, fmt::format("a {} is an index", Py_TYPE(key)->tp_name));
     capture.guard_length(object);
+    if (guards::is_plain_deque(object)) capture.appended.try_emplace(object).first->second.reset();
     PyRef items = value && PySlice_Check(key) ? checked(PySequence_List(get_iterator(capture, value).get())) : PyRef();
     capture.before_write(object);
     python::check(

@@ -16,6 +16,7 @@ namespace {
 PyRef gradient(Capture& capture, PyObject* tensor, PyObject* name) {
   PyObject* real = capture.real_of(tensor);
   const Source* source = real ? capture.source_of(real) : nullptr;
+  if (!real && !python::unpack(tensor).requires_grad()) return PyRef::borrow(Py_None);
   if (!source || !python::unpack(real).is_leaf())
     capture.stop(BreakReason::Attribute, fmt::format("`.{}` of a {}", python::text_of(name), Py_TYPE(tensor)->tp_name));
   for (const auto& [written, value] : capture.written_gradients) {

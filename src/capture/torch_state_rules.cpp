@@ -1,8 +1,11 @@
 // Functions of torch that read its state, and those that change it.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "capture/builtin_rules.h"
 #include "capture/callables.h"
+#include "capture/getters.h"
 #include "capture/marked_calls.h"
 #include "python/errors.h"
 
@@ -13,6 +16,25 @@ namespace {
 PyRef ambient(Capture& capture, PyObject* callable, CallArgs& args) {
   Suspended suspended(capture);
   return args.call(callable);
+}
+
+// What a C function tells of the process, as a constant: it is asked again at every call.
+PyRef asked_again(Capture& capture, PyObject* callable, CallArgs& args) {
+  const bool constant = std::all_of(args.values.begin(), args.values.end(),
+                                    [](const PyRef& value) { return is_guardable_constant(value.get()); });
+  PyRef name = python::attribute(callable, "__name__"), owner = python::attribute(callable, "__self__");
+  if (!owner || !PyModule_Check(owner.get())) {
+    owner = python::attribute(callable, "__module__");
+    if (owner && PyUnicode_Check(owner.get())) owner = PyRef::steal(PyImport_Import(owner.get()));
+    PyErr_Clear();
+  }
+  if (!constant || args.keyword_count() || !owner || !PyModule_Check(owner.get())) refuse(capture, callable);
+  for (const PyRef& value : args.values) capture.settle(value.get());
+  PyRef value = ambient(capture, callable, args);
+  if (!is_guardable_constant(value.get())) refuse(capture, callable);
+  const Source* module = capture.sources.pinned(owner.get(), std::string(PyModule_GetName(owner.get())));
+  PyObject* caller = caller_of(name.get(), args.tuple().get());
+  return capture.admit(value.get(), capture.sources.computed(caller, module, nullptr));
 }
 
 // Changes torch's thread-local state: runs now, and again with the graph.
@@ -107,6 +129,36 @@ const std::vector<ControlRule>& torch_state_rules() {
       {"torch._C._autograd", "_saved_tensors_hooks_is_enabled", ambient},
       {"torch._C._autograd", "_saved_tensors_hooks_get_disabled_error_message", ambient},
       {"torch._C", "_are_functorch_transforms_active", ambient},
+      {"torch", "get_num_threads", asked_again},
+      {"torch", "get_num_interop_threads", asked_again},
+      {"torch", "is_anomaly_enabled", asked_again},
+      {"torch", "is_anomaly_check_nan_enabled", asked_again},
+      {"torch._C", "_get_warnAlways", asked_again},
+      {"torch._C", "_get_float32_matmul_precision", asked_again},
+      {"torch._C", "_get_fp32_precision_getter", asked_again},
+      {"torch._C", "_get_cublas_allow_tf32", asked_again},
+      {"torch._C", "_get_cublas_allow_fp16_reduced_precision_reduction", asked_again},
+      {"torch._C", "_get_cublas_allow_bf16_reduced_precision_reduction", asked_again},
+      {"torch._C", "_get_cublas_allow_fp16_accumulation", asked_again},
+      {"torch._C", "_get_cudnn_enabled", asked_again},
+      {"torch._C", "_get_cudnn_benchmark", asked_again},
+      {"torch._C", "_get_cudnn_deterministic", asked_again},
+      {"torch._C", "_get_cudnn_allow_tf32", asked_again},
+      {"torch._C", "_get_mkldnn_enabled", asked_again},
+      {"torch._C", "_get_mkldnn_deterministic", asked_again},
+      {"torch._C", "_get_nnpack_enabled", asked_again},
+      {"torch._C", "_len_torch_function_stack", asked_again},
+      {"torch._C", "_len_torch_dispatch_stack", asked_again},
+      {"torch._C", "_cuda_getDeviceCount", asked_again},
+      {"sys", "getrecursionlimit", asked_again},
+      {"sys", "getdefaultencoding", asked_again},
+      {"sys", "getfilesystemencoding", asked_again},
+      {"sys", "getswitchinterval", asked_again},
+      {"gc", "isenabled", asked_again},
+      {"os", "getcwd", asked_again},
+      {"os", "getpid", asked_again},
+      {"os", "cpu_count", asked_again},
+      {"_thread", "get_ident", asked_again},
   };
   return *rows;
 }

@@ -128,6 +128,11 @@ void watch_text_within(Capture& capture, PyObject* value, int depth) {
     }
     if (viewed || is_c_class(Py_TYPE(value))) return;
   }
+  if (guards::is_plain_deque(value) && depth < kDeepest) {
+    capture.consult(value);
+    const PyRef items = python::checked(PySequence_List(value));
+    return watch_text_within(capture, items.get(), depth + 1);
+  }
   // What an exception was made with can be changed unseen.
   if (PyExceptionInstance_Check(value) && !capture.is_made(value)) refuse();
   if (is_python_class(Py_TYPE(value)) || PyExceptionInstance_Check(value)) {
