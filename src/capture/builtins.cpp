@@ -331,6 +331,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"types", "MappingProxyType", make_proxy},
     {"weakref", "ref", refer_weakly},
     {"sys", "exc_info", exception_info},
+    {"sys", "exception", exception_info},
     {"traceback", "clear_frames", forget_frames},
     {"_warnings", "_filters_mutated", nothing},  // counts changes, for a cache that no captured code asks
     {"sys", "intern", pure},

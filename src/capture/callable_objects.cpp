@@ -218,7 +218,8 @@ PyRef exception_info(Capture& capture, PyObject* callable, CallArgs& args) {
     // Else it may be one that the caller handles.
     if (capture.source_of(exception.get()) || capture.birth_of(exception.get()) < 0)
       capture.stop(BreakReason::CFunction, "sys.exc_info");
-    return capture.made(args.call(callable));
+    PyRef found = args.call(callable);  // sys.exception gives the exception itself
+    return found.get() == exception.get() ? found : capture.made(std::move(found));
   }
   capture.admit(Py_None, capture.sources.handled());
   return capture.made(args.call(callable));

@@ -56,4 +56,19 @@ std::vector<std::pair<PyRef, PyRef>> fields_of_exception(PyObject* exception) {
   return fields;
 }
 
+int64_t place_in_traceback(PyTracebackObject* entry) {
+  // The line is found out when somebody asks for it.
+  const PyRef line = python::checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(entry), "tb_lineno"));
+  const long number = line.get() == Py_None ? 0 : PyLong_AsLong(line.get());
+  return static_cast<int64_t>(number) << 32 | static_cast<uint32_t>(entry->tb_lasti);
+}
+
+PyRef new_traceback(PyObject* next, PyObject* code, PyObject* globals, int64_t place) {
+  const PyRef frame = python::checked(reinterpret_cast<PyObject*>(
+      PyFrame_New(PyThreadState_Get(), reinterpret_cast<PyCodeObject*>(code), globals, nullptr)));
+  return python::checked(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyTraceBack_Type), "OOii",
+                                               next ? next : Py_None, frame.get(), static_cast<int>(place),
+                                               static_cast<int>(place >> 32)));
+}
+
 }  // namespace firesteel::capture

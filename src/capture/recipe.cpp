@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "capture/callables.h"
+#include "capture/exception_fields.h"
 #include "capture/journal.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -179,6 +180,8 @@ PyRef Cook::made_from(int32_t index, const Recipe& recipe) {
       }
       return object;
     }
+    case RecipeKind::Traceback:
+      return new_traceback(make(recipe.parts[0]).get(), recipe.held, make(recipe.parts[1]).get(), recipe.index);
     case RecipeKind::Carrying: {
       PyRef object = made_[index] = make(recipe.parts[0]);
       update_dict(object.get(), make(recipe.parts[1]).get());

@@ -38,6 +38,9 @@ using python::PyRef;
   X(Exception,                                                                   \
     "an exception of class `object`: arguments, its dict, then descriptors "     \
     "and what they are set to")                                                  \
+  X(Traceback,                                                                   \
+    "a traceback of code `object` at line and instruction `index`: the one "     \
+    "that it leads to, globals")                                                 \
   X(Attribute, "attribute `object` of the part")                                 \
   X(Call, "what the method `object` of the part gives, without arguments")       \
   X(Stepped, "an iterator over the part, moved on by `index` items")             \

@@ -274,8 +274,33 @@ int32_t RecipeMaker::exception(PyObject* value) {
       parts.push_back(constant(field.get()));
       parts.push_back(of(held.get()));
     }
+    if (PyRef traceback = PyRef::steal(PyException_GetTraceback(value))) {
+      static PyObject* field =
+          PyDict_GetItemString(fs_type_dict(reinterpret_cast<PyTypeObject*>(PyExc_BaseException)), "__traceback__");
+      parts.push_back(constant(field));
+      parts.push_back(of(traceback.get()));
+    }
     return parts;
   });
+}
+
+// The frames of a capture hold stand-ins: others of the same code at the same lines take their places. Where pieces may
+// be eager, the frames of the call itself stand in a traceback, and so they should.
+int32_t RecipeMaker::traceback(PyObject* value) {
+  if (!capture_.whole_stretches) throw NoRecipe{PyRef::borrow(value), "an exception that was raised"};
+  auto* entry = reinterpret_cast<PyTracebackObject*>(value);
+  const PyRef code = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(entry->tb_frame)));
+  const PyRef globals = PyRef::steal(PyFrame_GetGlobals(entry->tb_frame));
+  const int32_t made = with_parts(value, RecipeKind::Traceback, code.get(), [&] {
+    return std::vector<int32_t>{of(reinterpret_cast<PyObject*>(entry->tb_next)), globals_of(globals.get())};
+  });
+  book_.recipes[made].index = place_in_traceback(entry);
+  return made;
+}
+
+int32_t RecipeMaker::globals_of(PyObject* globals) {
+  const Source* source = capture_.source_of(globals);
+  return source && !source->is_object() ? load(source) : constant(globals);
 }
 
 int32_t RecipeMaker::made_inside(PyObject* value) {
@@ -315,11 +340,10 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
     auto* function = reinterpret_cast<PyFunctionObject*>(value);
     return with_parts(value, RecipeKind::Function, function->func_code, [&] {
       PyObject* annotations = function->func_annotations;
-      const Source* globals = capture_.source_of(function->func_globals);
       return std::vector<int32_t> {
-        globals && !globals->is_object() ? load(globals) : constant(function->func_globals), of(function->func_closure),
-            of(function->func_defaults), of(function->func_kwdefaults), of(annotations), of(function->func_dict),
-            of(function->func_qualname), of(function->func_name), of(function->func_doc), of(function->func_module),
+        globals_of(function->func_globals), of(function->func_closure), of(function->func_defaults),
+            of(function->func_kwdefaults), of(annotations), of(function->func_dict), of(function->func_qualname),
+            of(function->func_name), of(function->func_doc), of(function->func_module),
 #if PY_VERSION_HEX >= 0x030C0000
             of(function->func_typeparams),
 #endif
@@ -347,11 +371,8 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
     const char* name = PyDictKeys_Check(value) ? "keys" : PyDictValues_Check(value) ? "values" : "items";
     return add(RecipeKind::Call, interned(name).get(), {of(dict)});
   }
-  if (PyExceptionInstance_Check(value)) {
-    PyRef traceback = PyRef::steal(PyException_GetTraceback(value));
-    if (traceback) throw NoRecipe{PyRef::borrow(value), "an exception that was raised"};
-    return exception(value);
-  }
+  if (PyExceptionInstance_Check(value)) return exception(value);
+  if (PyTraceBack_Check(value)) return traceback(value);
   if (is_deque(value) && is_c_class(type)) {
     PyRef items = checked(PySequence_List(value));
     PyRef limit = checked(PyObject_GetAttrString(value, "maxlen"));

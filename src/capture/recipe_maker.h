@@ -43,6 +43,8 @@ class RecipeMaker {
   int32_t call(PyObject* callable, std::initializer_list<PyObject*> args);
   int32_t instance(PyObject* value);
   int32_t exception(PyObject* value);
+  int32_t traceback(PyObject* value);
+  int32_t globals_of(PyObject* globals);
   int32_t made_inside(PyObject* value);
   // Reserves the number before the parts are looked at, as they may lead back here.
   template <class F>

@@ -133,8 +133,9 @@ CallName::CallName(const char* name) { t_call_name = name; }
 CallName::~CallName() { t_call_name = nullptr; }
 
 void throw_python_error() {
+  // Not by `persist`, which asks for the exception's text: that would run code of the program's.
   python_error error;
-  error.persist();
+  PyErr_Fetch(&error.type, &error.value, &error.traceback);
   throw error;
 }
 

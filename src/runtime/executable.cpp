@@ -218,8 +218,12 @@ at::Tensor Executable::State::result(size_t index, const std::vector<at::Tensor>
   switch (alias.kind) {
     case OutputAlias::Kind::IsInput:
       return inputs[alias.of];
-    case OutputAlias::Kind::ViewOfInput:
-      return trace.result_views[index]->replay(inputs[alias.of], outputs[index], symbols);
+    case OutputAlias::Kind::ViewOfInput: {
+      at::Tensor view = trace.result_views[index]->replay(inputs[alias.of], outputs[index], symbols);
+      // `x.data` is another tensor without history, and no operator of the graph.
+      const bool is_data = view.is_same(inputs[alias.of]) && !trace.result_requires_grad[index];
+      return is_data ? view.variable_data() : view;
+    }
     case OutputAlias::Kind::ViewOfOutput: {
       // Of a result that is a view itself, it is one of what is given back: with its gradient.
       const auto of = static_cast<size_t>(alias.of);

@@ -88,6 +88,14 @@ class AsItIs:
         pass
 
 
+def patch_dynamo_config(*args, **kwargs):
+    """Settings for a while. What they change of PyTorch's tracing has no place in a capture of ours."""
+    return dropin.original(decorators.patch_dynamo_config)(*args, **kwargs)
+
+
+patch_dynamo_config.inside = lambda *args, **kwargs: AsItIs()
+
+
 def reset_code(code):
     """Forgets what was compiled of a function, and of all others: they are compiled again at their next calls."""
     firesteel.reset()
@@ -158,6 +166,7 @@ def routes():
     yield comptime._Comptime, "graph_break", firesteel.graph_break
     yield decorators, "set_stance", firesteel.set_stance
     yield decorators, "skip", skip
+    yield decorators, "patch_dynamo_config", patch_dynamo_config
     yield decorators, "leaf_function", leaf_function
     yield opaque_object, "register_opaque_type", register_opaque_type
     yield eval_frame, "OptimizedModule", optimized_modules.OptimizedModule

@@ -1,6 +1,7 @@
 """Firesteel's errors as PyTorch's users catch them: each also is of PyTorch's type. Loads torch._dynamo."""
 
 import functools
+import re
 import sys
 import warnings
 
@@ -19,6 +20,27 @@ _TWINS = {
 }
 
 
+# The ids of ours -> the kinds of PyTorch's that programs look for in messages and in `gb_type`.
+_KINDS = {
+    "FS-GRAPH-BREAK": "Call to `torch._dynamo.graph_break()`",
+    "FS-SKIP-FRAME": "Call to `torch._dynamo.skip_frame()`",
+    "FS-DISABLED": "Skip calling `torch.compiler.disable()`d function",
+    "FS-DISALLOWED": "Attempted to call function marked as skipped",
+    "FS-C-FUNCTION": "Attempted to call function marked as skipped",
+    "FS-DATA-DEPENDENT": "Data-dependent branching",
+    "FS-EXCEPTION": "Observed exception",
+    "FS-GENERATOR": "Attempt to trace generator",
+    "FS-IMPORT": "Import failure",
+    "FS-RESULT": "Reconstruction failure",
+    "FS-STANCE": "Detected recompile when torch.compile stance is 'fail_on_recompile'",
+}
+
+
+def _kind_of_break(message):
+    found = re.search(r"\[(FS-[A-Z-]+)\]", message)
+    return _KINDS.get(found[1]) if found else None
+
+
 def provide(name):
     """The class to raise for an error of Firesteel's; None: its own. Asked where an error is raised while installed."""
     return twin(name) if name in _TWINS else None
@@ -32,8 +54,11 @@ def twin(name):
     ours, theirs = getattr(_C, name), getattr(exc, _TWINS[name])
 
     def start(self, message=""):
+        kind = _kind_of_break(message)
+        if kind:
+            message += f"\n  PyTorch calls this: {kind}"
         RuntimeError.__init__(self, message)
-        self.__dict__.update(_FIELDS, msg=message)
+        self.__dict__.update(_FIELDS, gb_type=kind, msg=message)
 
     bases = (ours, theirs)
     if name == "ControlError":
@@ -58,7 +83,7 @@ def of_program(error):
     try:
         kind = _also_unsupported(type(error))
         raised = kind.__new__(kind, *error.args)
-        raised.__dict__.update(_FIELDS, msg=str(error))
+        raised.__dict__.update(_FIELDS, gb_type=_KINDS["FS-EXCEPTION"], msg=str(error))
         raised.__dict__.update(error.__dict__)
         for name in ("name", "obj", "value"):  # which exceptions of Python keep beside their arguments
             if hasattr(error, name):

@@ -4,6 +4,7 @@ import collections
 import functools
 import sys
 import types
+import weakref
 
 import torch
 
@@ -47,7 +48,7 @@ def compile(
         backend=backend,
         mode=mode,
         options=options,
-        disable=bool(disable) or dynamo_config.is_disabled(),
+        disable=bool(disable) or dynamo_config.is_disabled() or _is_of_disabled_class(model),
         recompile_limit=recompile_limit,
         **more,
     )
@@ -62,6 +63,13 @@ def compile_inside(model=None, **options):
 
 
 compile.inside = compile_inside
+
+
+_disabled_classes = weakref.WeakSet()
+
+
+def _is_of_disabled_class(model):
+    return isinstance(model, torch.nn.Module) and any(kind in _disabled_classes for kind in type(model).__mro__)
 
 
 def _follow_arrays():
@@ -135,6 +143,8 @@ def disable(fn=None, recursive=True, *, reason=None, wrapping=True):
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     disabled = misuse_as_pytorch_says(firesteel.disable)(fn, recursive, reason=reason)
+    if isinstance(fn, type):
+        _disabled_classes.add(fn)
     if isinstance(disabled, firesteel._C.MarkedFunction):  # what PyTorch's own tools look for
         disabled._torchdynamo_disable = True
         disabled._torchdynamo_disable_msg = reason
