@@ -29,6 +29,7 @@ class Options:
     isolate_recompiles: bool = False
     shapes_spec: object = None
     wait: bool = False
+    guard_filter: object = None  # gets the guards of a piece, says which of them are kept
     notes_recompiles: bool = False  # for explain()
 
     def __post_init__(self):
@@ -93,6 +94,7 @@ class Options:
         freeze = isinstance(backend, str) and bool(self.options and self.options.get("freeze"))
         # explain() shows what a function takes by itself, a shapes_spec speaks of this one, and weights are its own.
         isolated = self.isolate_recompiles or self.notes_recompiles or spec is not None or freeze
+        isolated = isolated or self.guard_filter is not None
         return _C._compile_function(
             function,
             backend,
@@ -104,6 +106,7 @@ class Options:
             self.dynamic,
             spec,
             freeze,
+            self.guard_filter,
         )
 
 
@@ -121,6 +124,7 @@ def compile(
     isolate_recompiles=False,
     shapes_spec=None,
     wait=False,
+    guard_filter=None,
 ):
     """Compiles a function, method or module: `@compile`, `@compile(backend=...)`, or `compile(f)`.
 
@@ -130,13 +134,14 @@ def compile(
     ATen runs the calls otherwise until another thread has compiled it. isolate_recompiles: does not share what it
     compiles with other compiled functions of the same code, as layers of a model are. dynamic: None leaves a size open
     in the graph once it has changed, True every size from the first call on, False none. shapes_spec: names the
-    sizes to leave open instead, in the terms of torch.fx.experimental.dynamic_spec. mode is checked, and has no effect
+    sizes to leave open instead, in the terms of torch.fx.experimental.dynamic_spec. guard_filter: the drop-in's. mode is checked, and has no effect
     yet. options={"freeze": True} prepares weights once for calls without gradients (native code; see docs/native.md). A
     backend that is a function gets mode and options as keywords.
     """
     asked = Options(
-        fullgraph, dynamic, backend, mode, options, name, recompile_limit, isolate_recompiles, shapes_spec, wait
-    )
+        fullgraph, dynamic, backend, mode, options, name, recompile_limit, isolate_recompiles, shapes_spec, wait,
+        guard_filter,
+    )  # fmt: skip
     if not isinstance(disable, bool):
         raise TypeError(f"compile(disable=...) is True or False, not {disable!r}")
     apply = _unchanged if disable else functools.partial(compile_with, asked)

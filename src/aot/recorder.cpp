@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/SequenceNumber.h>
@@ -20,6 +21,7 @@
 #include "aot/symbolic_layouts.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "graph/data_symbols.h"
 
 namespace firesteel {
 namespace {
@@ -65,9 +67,34 @@ int32_t Recorder::argument_count() const {
                                             [](const Input& input) { return input.role == InputRole::Argument; }));
 }
 
+namespace {
+
+// Sizes 0 and 1 as well: nothing is asked of the size that it has in this call.
+bool takes_any(const DynamicDim& dim) { return dim.least < 2; }
+
+// Without data, in a layout whose sizes are other ones than the tensor's own.
+at::Tensor meta_of(const SymbolicLayout& layout, const Symbols& symbols, const at::Tensor& real) {
+  auto numbers = [&](const std::vector<Dim>& dims) {
+    std::vector<int64_t> hints;
+    for (const Dim& dim : dims) hints.push_back(symbols.hint(dim));
+    return hints;
+  };
+  return at::detail::empty_strided_meta(numbers(layout.sizes), numbers(layout.strides), real.scalar_type());
+}
+
+}  // namespace
+
 // Equal sizes are taken to stay equal, which is guarded where each symbol's value is read.
 Dim Recorder::size_symbol(const at::Tensor& real, const DynamicDim& dim) {
   const int64_t size = real.size(dim.dim);
+  if (takes_any(dim)) {
+    SymbolOrigin origin;
+    origin.argument = argument_count();
+    origin.dim = dim.dim;
+    origin.hint = size;
+    origin.most = dim.most;
+    return symbols->add(std::move(origin));
+  }
   const SizeKey key{size, dim.before, dim.before ? dim.dim : -1};
   auto found = symbol_of_size_.find(key);
   if (found != symbol_of_size_.end()) return found->second;
@@ -94,13 +121,20 @@ Dim Recorder::number_symbol(int64_t hint, int64_t least) {
 // Strides that follow from the sizes stay to do so; others are numbers, which are guarded.
 std::optional<SymbolicLayout> Recorder::symbolic_layout(const at::Tensor& real) {
   auto found = dynamic_.find(real.unsafeGetTensorImpl());
-  if (found == dynamic_.end() || real.numel() == 0) return std::nullopt;
+  if (found == dynamic_.end()) return std::nullopt;
   SymbolicLayout layout = layout_of(real);
+  // Where sizes 0 and 1 hide how the tensor lies in memory, only the usual way can be told.
+  const bool serves_any = real.is_contiguous() && real.storage_offset() == 0;
+  bool any = false;
   for (const DynamicDim& dim : found->second) {
-    if (real.size(dim.dim) >= 2) layout.sizes[dim.dim] = size_symbol(real, dim);
+    any = any || (takes_any(dim) && serves_any);
+    const bool is_open = takes_any(dim) ? serves_any : real.size(dim.dim) >= 2 && real.numel() > 0;
+    if (is_open) layout.sizes[dim.dim] = size_symbol(real, dim);
   }
   if (!layout.is_symbolic()) return std::nullopt;
-  if (real.is_non_overlapping_and_dense()) {
+  if (any) {
+    layout.strides = contiguous_strides(layout.sizes);
+  } else if (real.is_non_overlapping_and_dense()) {
     const std::vector<Dim> dense = dense_strides(layout.sizes, real.sizes(), real.strides());
     for (int64_t d = 0; d < real.dim(); ++d) {
       if (real.size(d) != 1) layout.strides[d] = dense[d];
@@ -134,6 +168,11 @@ at::Tensor Recorder::make_stand_in(const at::Tensor& real, InputRole role) {
   StandIn entry;
   entry.real = real;
   std::optional<SymbolicLayout> layout;
+  const auto is_made_up = [](const Dim& size) { return mentions_data(size); };
+  const auto any_made_up = [&] {
+    return layout && std::any_of(layout->sizes.begin(), layout->sizes.end(), is_made_up);
+  };
+  const auto meta = [&] { return any_made_up() ? meta_of(*layout, *symbols, real) : meta_like(real); };
   {
     OutsideTrace outside;
     layout = symbolic_layout(real);
@@ -144,7 +183,7 @@ at::Tensor Recorder::make_stand_in(const at::Tensor& real, InputRole role) {
       entry.value->type.sizes = layout->sizes;
       entry.value->type.strides = layout->strides;
     }
-    at::Tensor fake = make_fake(meta_like(real), real.device(), shared_from_this(), entry.value);
+    at::Tensor fake = make_fake(meta(), real.device(), shared_from_this(), entry.value);
     if (layout) as_fake(fake)->set_layout(*layout);
     entry.functional = at::functionalization::impl::to_functional_tensor(fake);
   }
@@ -155,7 +194,7 @@ at::Tensor Recorder::make_stand_in(const at::Tensor& real, InputRole role) {
       entry.leaf = entry.functional;
     } else {
       c10::impl::ExcludeDispatchKeyGuard outside(kAboveMeta);
-      at::Tensor fake = make_fake(meta_like(real), real.device(), shared_from_this(), entry.value);
+      at::Tensor fake = make_fake(meta(), real.device(), shared_from_this(), entry.value);
       if (layout) as_fake(fake)->set_layout(*layout);
       entry.leaf = at::functionalization::impl::to_functional_tensor(fake);
       entry.leaf.set_requires_grad(true);

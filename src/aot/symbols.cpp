@@ -32,6 +32,9 @@ void collect_names(const Relation& relation, std::string& names) {
   }
 }
 
+// Its value in the traced call is none that the call has.
+bool is_made_up(const SymbolOrigin& origin) { return is_data_symbol(Dim::symbol(origin.name)); }
+
 thread_local bool t_ones_like_others = false;
 
 // Whether a size that data gives is one, or is not.
@@ -62,21 +65,28 @@ std::string data_names(const Relation& relation) {
 }  // namespace
 
 Dim Symbols::add(SymbolOrigin origin) {
-  origin.name = fmt::format("{}{}", origin.from_data() ? 'u' : 's', origins_.size());
+  // Sizes that hardly come up otherwise, so that rules that take one for another are found out.
+  constexpr int64_t kMadeUp[] = {11, 13, 17, 19, 23, 29};
+  // A size of an argument that may be any at all is treated as one that data gives.
+  const bool made_up = origin.from_data() || (origin.dim >= 0 && origin.least < 2);
+  if (made_up) {
+    if (data_hints && data_count_ < data_hints->values.size()) {
+      origin.hint = data_hints->values[data_count_];
+    } else if (origin.from_data() || origin.hint < 2) {  // 0 and 1 are cases of their own
+      origin.hint = kMadeUp[(origin.from_data() ? data_count_ : static_cast<size_t>(origin.hint)) % std::size(kMadeUp)];
+    }
+    ++data_count_;
+  }
+  origin.name = fmt::format("{}{}", made_up ? 'u' : 's', origins_.size());
   facts_.add_symbol(origin.name, origin.least, origin.most);
-  likely_.add_symbol(origin.name, origin.from_data() ? std::max<int64_t>(origin.least, 2) : origin.least, origin.most);
+  likely_.add_symbol(origin.name, made_up ? std::max<int64_t>(origin.least, 2) : origin.least, origin.most);
   origins_.push_back(origin);
   return Dim::symbol(origin.name);
 }
 
 Dim Symbols::add_data(int64_t least) {
-  // Sizes that hardly come up otherwise, so that rules that take one for another are found out.
-  constexpr int64_t kMadeUp[] = {11, 13, 17, 19, 23, 29};
   SymbolOrigin origin;
   origin.least = least;
-  origin.hint = data_hints && data_count_ < data_hints->values.size() ? data_hints->values[data_count_]
-                                                                      : kMadeUp[data_count_ % std::size(kMadeUp)];
-  ++data_count_;
   return add(std::move(origin));
 }
 
@@ -95,7 +105,7 @@ int64_t Symbols::hint(const Dim& dim) const {
 EqualSymbols Symbols::equal_symbols() const {
   EqualSymbols equal;
   for (const SymbolOrigin& origin : origins_) {
-    if (origin.from_data()) continue;
+    if (is_made_up(origin)) continue;
     Dim simple = facts_.simplify(Dim::symbol(origin.name));
     const bool other = !simple.is_number() && !is_data_symbol(simple) && simple.expr()->op == DimOp::Symbol &&
                        simple.expr()->name != origin.name;
@@ -184,7 +194,7 @@ void Symbols::make_up_again(const Relation& relation) {
   for (int64_t i : {1, 0, 128, 256, 1024, -1, -2}) tried.push_back(i);
   bool found = false;
   for (SymbolOrigin& origin : origins_) {
-    if (!origin.from_data() || found) continue;
+    if (!is_made_up(origin) || found) continue;
     const int64_t before = origin.hint;
     for (int64_t value : tried) {
       origin.hint = value;
@@ -199,7 +209,7 @@ void Symbols::make_up_again(const Relation& relation) {
     data_hints->changed = true;
     data_hints->values.clear();
     for (const SymbolOrigin& origin : origins_) {
-      if (origin.from_data()) data_hints->values.push_back(origin.hint);
+      if (is_made_up(origin)) data_hints->values.push_back(origin.hint);
     }
   }
   refuse(fmt::format("`{}`, where {} is computed from data", relation.str(), data_names(relation)));

@@ -17,9 +17,37 @@ python::PyRef& watcher() {
   return *held;
 }
 
-std::vector<std::pair<std::string, std::regex>>& open_sources() {
-  static auto* patterns = new std::vector<std::pair<std::string, std::regex>>;
+using Patterns = std::vector<std::pair<std::string, std::regex>>;
+Patterns& open_sources() {
+  static auto* patterns = new Patterns;
   return *patterns;
+}
+Patterns& unbacked_sources() {
+  static auto* patterns = new Patterns;
+  return *patterns;
+}
+
+void fill(Patterns& table, const std::vector<std::string>& patterns) {
+  table.clear();
+  for (const std::string& pattern : patterns) {
+    try {
+      table.emplace_back(pattern, std::regex(pattern));
+    } catch (const std::regex_error&) {
+      table.emplace_back(pattern, std::regex());  // a name alone: brackets mean themselves
+    }
+  }
+}
+
+bool names(const Patterns& table, const guards::Source& source) {
+  if (table.empty()) return false;
+  const guards::Source* root = &source;
+  while (root->parent) root = root->parent;
+  if (root->kind != guards::AccessKind::Argument) return false;
+  const std::string path = source.str(), first = root->str();
+  const std::string name = "L['" + first + "']" + (path.starts_with(first) ? path.substr(first.size()) : "." + path);
+  return std::any_of(table.begin(), table.end(), [&](const auto& known) {
+    return known.first == name || std::regex_search(name, known.second, std::regex_constants::match_continuous);
+  });
 }
 
 }  // namespace
@@ -34,24 +62,13 @@ CapturedData& captured_data() {
   return data;
 }
 
-void set_open_sources(const std::vector<std::string>& patterns) {
-  open_sources().clear();
-  for (const std::string& pattern : patterns) {
-    try {
-      open_sources().emplace_back(pattern, std::regex(pattern));
-    } catch (const std::regex_error&) {
-      open_sources().emplace_back(pattern, std::regex());  // a name alone: brackets mean themselves
-    }
-  }
+void set_open_sources(const std::vector<std::string>& patterns, const std::vector<std::string>& unbacked) {
+  fill(open_sources(), patterns);
+  fill(unbacked_sources(), unbacked);
 }
 
-bool is_open_source(const guards::Source& source) {
-  if (open_sources().empty() || source.kind != guards::AccessKind::Argument) return false;
-  const std::string name = "L['" + source.name + "']";
-  return std::any_of(open_sources().begin(), open_sources().end(), [&](const auto& known) {
-    return known.first == name || std::regex_search(name, known.second, std::regex_constants::match_continuous);
-  });
-}
+bool is_open_source(const guards::Source& source) { return names(open_sources(), source); }
+bool is_unbacked_source(const guards::Source& source) { return names(unbacked_sources(), source); }
 
 bool& lifts_tensors() {
   static bool lifts = false;

@@ -27,12 +27,15 @@ FixedNumbers& fixed_numbers();
 // Numbers and sizes that data gives are captured also where graphs may break: as the program's watcher says.
 struct CapturedData {
   bool numbers = false, sizes = false;
+  bool asserts = false;  // an assertion about a tensor is an operator, and no branch
 };
 CapturedData& captured_data();
 
 // Arguments whose sizes are open, and numbers that change, from the first call on: `L['x']`, or a pattern of such.
-void set_open_sources(const std::vector<std::string>& patterns);
+// The sizes of unbacked ones may be any at all, 0 and 1 as well.
+void set_open_sources(const std::vector<std::string>& patterns, const std::vector<std::string>& unbacked);
 bool is_open_source(const guards::Source& source);
+bool is_unbacked_source(const guards::Source& source);
 
 // For backends that are functions all tensors are inputs, whether arguments lead to them or globals and attributes:
 // others in their places need no compilation.

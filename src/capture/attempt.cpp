@@ -224,7 +224,9 @@ void Attempt::open_as_marked(PyObject* tensor, const Source* source) {
   const bool named = is_open_source(*source);
   const auto rank = static_cast<int32_t>(python::unpack(tensor).dim());
   for (int32_t d = 0; d < rank; ++d) {
-    if (const SizeMarks::Range* range = marks.dynamic(d)) {
+    if (marks.is_unbacked(d) || is_unbacked_source(*source)) {
+      capture.expect_size(source, {d, 0});
+    } else if (const SizeMarks::Range* range = marks.dynamic(d)) {
       capture.expect_size(source, {d, range->least, range->most});
       capture.require_open(source, d, /*by_mark=*/true);
     } else if (marks.is_static(d)) {

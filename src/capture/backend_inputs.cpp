@@ -156,8 +156,11 @@ std::vector<BackendInput> backend_inputs(const Capture& capture, const BackendPa
     BackendInput& input = inputs.emplace_back(BackendInput{slots[i], paths.of(source), {}, {}, {}});
     const auto load = capture.loads.find(capture.graph.inputs[i].value.get());
     if (load != capture.loads.end() && is_of_module(source)) input.calls_before = load->second;
-    for (const DynamicDim& dim : i < open.size() ? open[i] : std::vector<DynamicDim>()) input.open.push_back(dim.dim);
-    if (!capture.graph.inputs[i].value->type.is_tensor()) input.number = number_of(source, paths);
+    const Type& type = capture.graph.inputs[i].value->type;
+    const auto rank = static_cast<int32_t>(type.sizes.size());
+    for (const DynamicDim& dim : i < open.size() ? open[i] : std::vector<DynamicDim>())
+      input.open.push_back(dim.least < 2 ? dim.dim - rank : dim.dim);
+    if (!type.is_tensor()) input.number = number_of(source, paths);
   }
   return inputs;
 }

@@ -14,7 +14,8 @@ struct BackendInput {
   std::string path;  // `L['x']`, `G['scale']`, `L['self']._modules['fc']._parameters['weight']`
   // Of a module's parameters and buffers, which PyTorch looks at as soon as they are read: how many calls came before.
   std::optional<size_t> calls_before;
-  std::vector<int32_t> open;  // dimensions whose sizes the graph leaves open
+  // Dimensions whose sizes the graph leaves open, counted from behind where 0 and 1 are among these.
+  std::vector<int32_t> open;
   // How a number comes about: ("size", path, dimension), ("number", path), a number itself, or (function, first[,
   // second]) of these. Empty for a tensor.
   PyRef number;

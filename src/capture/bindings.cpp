@@ -48,7 +48,7 @@ std::shared_ptr<const SizeSpec> size_spec_from(nb::handle object) {
 
 nb::object compile_function(nb::handle callable, const nb::object& backend, bool fullgraph, size_t recompile_limit,
                             bool notes_recompiles, bool wait, bool isolated, std::optional<bool> dynamic,
-                            const nb::object& spec, bool freeze) {
+                            const nb::object& spec, bool freeze, const nb::object& guard_filter) {
   PyObject* function = PyMethod_Check(callable.ptr()) ? PyMethod_GET_FUNCTION(callable.ptr()) : callable.ptr();
   if (!PyFunction_Check(function)) {
     throw nb::type_error(fmt::format("a Python function is needed, not {}", python::spell(callable.ptr())).c_str());
@@ -56,6 +56,7 @@ nb::object compile_function(nb::handle callable, const nb::object& backend, bool
   BackendChoice choice = backend_from(backend);
   choice.wait = wait;
   choice.freeze = freeze;
+  if (!guard_filter.is_none()) choice.guard_filter = PyRef::borrow(guard_filter.ptr());
   if (dynamic) choice.sizes = *dynamic ? SizePolicy::All : SizePolicy::None;
   if (!spec.is_none()) {
     choice.sizes = SizePolicy::None;
@@ -142,7 +143,7 @@ void bind_capture(nb::module_& module) {
   module.def("_compile_function", &compile_function, nb::arg("callable"), nb::arg("backend"), nb::arg("fullgraph"),
              nb::arg("recompile_limit"), nb::arg("notes_recompiles") = false, nb::arg("wait") = false,
              nb::arg("isolated") = false, nb::arg("dynamic") = nb::none(), nb::arg("spec") = nb::none(),
-             nb::arg("freeze") = false);
+             nb::arg("freeze") = false, nb::arg("guard_filter") = nb::none());
   module.def("_backends", &backends, "The built-in backends' names, and what they mean.");
   module.def(
       "_entries", [](nb::handle compiled) { return entries_of(region_or_refuse(compiled)); }, nb::arg("compiled"),

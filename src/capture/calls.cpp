@@ -484,6 +484,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
                      args);
   }
   if (is_torch_op(callable)) {
+    pass_operator(capture, callable, args);
     PyRef text;
     {
       Suspended suspended(capture);

@@ -11,6 +11,7 @@
 #include "capture/events.h"
 #include "capture/exception_form.h"
 #include "capture/frame_hook.h"
+#include "capture/marked_calls.h"
 #include "capture/marked_function.h"
 #include "capture/marks.h"
 #include "capture/modes.h"
@@ -155,11 +156,13 @@ void bind_controls(nb::module_& module) {
       nb::arg("ints"), nb::arg("floats"));
   module.def(
       "_capture_data",
-      [](bool numbers, bool sizes) {
-        captured_data() = {numbers, sizes};
+      [](bool numbers, bool sizes, bool asserts) {
+        captured_data() = {numbers, sizes, asserts};
       },
-      nb::arg("numbers"), nb::arg("sizes"));
-  module.def("_open_sources", &set_open_sources, nb::arg("patterns"));
+      nb::arg("numbers"), nb::arg("sizes"), nb::arg("asserts") = false);
+  module.def(
+      "_set_operator_gate", [](nb::handle gate) { set_operator_gate(gate.ptr()); }, nb::arg("gate").none());
+  module.def("_open_sources", &set_open_sources, nb::arg("patterns"), nb::arg("unbacked"));
   module.def(
       "_lift_tensors", [](bool lift) { lifts_tensors() = lift; }, nb::arg("lift"));
   module.def(

@@ -80,6 +80,14 @@ const FloatRow* float_row(PyObject* function) {
   return nullptr;
 }
 
+// Of one that is treated as if data gave it: mark_unbacked().
+bool is_size_of_argument(const Dim& dim) {
+  const std::vector<SymbolOrigin>& origins = trace_symbols()->origins();
+  return is_data_symbol(dim) && std::any_of(origins.begin(), origins.end(), [&](const SymbolOrigin& origin) {
+           return origin.name == dim.expr()->name && !origin.from_data();
+         });
+}
+
 PyObject* check_function() {
   static PyObject* function =
       checked(PyObject_GetAttrString(checked(PyImport_ImportModule("firesteel._data_checks")).get(), "check"))
@@ -214,7 +222,7 @@ PyRef Capture::leaf_of(const Dim& dim) {
   if (auto found = dim_leaves_.find(dim.str()); found != dim_leaves_.end()) return found->second;
   PyRef leaf;
   const DimExpr& expr = *dim.expr();
-  if (!mentions_data(dim)) {
+  if (!mentions_data(dim) || is_size_of_argument(dim)) {
     leaf = source_leaf(source_of_dim(dim));
   } else if (expr.op == DimOp::Symbol) {
     auto found = data_tensors_.find(expr.name);
@@ -428,7 +436,7 @@ void Capture::record_check(const Relation& relation, PyObject* error, PyObject* 
 }
 
 bool Capture::has_leaf(const Dim& dim) const {
-  if (!mentions_data(dim) || dim_leaves_.count(dim.str())) return true;
+  if (!mentions_data(dim) || is_size_of_argument(dim) || dim_leaves_.count(dim.str())) return true;
   if (is_data_symbol(dim)) return data_tensors_.count(dim.expr()->name) > 0;
   return has_leaf(dim.expr()->lhs) && has_leaf(dim.expr()->rhs);
 }

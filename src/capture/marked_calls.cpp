@@ -100,7 +100,27 @@ PyRef refuse_stance(Capture& capture, PyObject*, CallArgs&) {
   capture.refuse("ControlError", "set_stance() is called inside a compiled function\n  try: set it around the call");
 }
 
+// Guarded by the GIL; never destroyed.
+PyRef& operator_gate() {
+  static auto* gate = new PyRef;
+  return *gate;
+}
+
 }  // namespace
+
+void set_operator_gate(PyObject* gate) { operator_gate() = gate == Py_None ? PyRef() : PyRef::borrow(gate); }
+
+void pass_operator(Capture& capture, PyObject* op, const CallArgs& args) {
+  if (!operator_gate()) return;
+  PyRef reason;
+  {
+    Suspended suspended(capture);
+    PyRef keywords = args.dict();
+    reason = python::checked(PyObject_CallFunctionObjArgs(operator_gate().get(), op, args.tuple().get(),
+                                                          keywords ? keywords.get() : Py_None, nullptr));
+  }
+  if (PyUnicode_Check(reason.get())) capture.stop(BreakReason::Disallowed, std::string(python::text_of(reason.get())));
+}
 
 PyRef call_as_marked(Capture& capture, PyObject* callable, const MarkRow& row, CallArgs args) {
   switch (row.mark) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "aot/value_ranges.h"
+#include "capture/allowance.h"
 #include "capture/callables.h"
 #include "capture/cpython/opcodes.h"
 #include "capture/exception_table.h"
@@ -43,7 +44,8 @@ void FrameInterpreter::jump_backward(int arg) {
 void FrameInterpreter::pop_jump_forward_if_true(int arg) {
   const PyRef value = pop();
   // `assert tensor` in a function of one graph is an operator that fails when it runs.
-  const bool asserts = capture_.whole_stretches > 0 && instructions_[next_].opcode == LOAD_ASSERTION_ERROR &&
+  const bool may_assert = capture_.whole_stretches > 0 || captured_data().asserts;
+  const bool asserts = may_assert && instructions_[next_].opcode == LOAD_ASSERTION_ERROR &&
                        is_single_stand_in(capture_, value.get());
   const Instruction& message = instructions_[next_ + (asserts ? 1 : 0)];
   if (asserts && message.opcode == RAISE_VARARGS) {

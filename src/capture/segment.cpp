@@ -15,6 +15,7 @@
 #include "capture/backend_inputs.h"
 #include "capture/exception_form.h"
 #include "capture/frame_hook.h"
+#include "capture/guard_filter.h"
 #include "capture/inference_mode.h"
 #include "capture/marks.h"
 #include "capture/opaque_state.h"
@@ -172,6 +173,11 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   std::vector<const Source*> wanted = capture.input_sources;
   wanted.insert(wanted.end(), segment.book.loads.begin(), segment.book.loads.end());
   wanted.insert(wanted.end(), capture.number_sources.begin(), capture.number_sources.end());
+  if (const PyRef& filter = backend.guard_filter) {
+    const SegmentStart& start = attempt.start_;
+    PyObject* const* values = start.shape ? start.arguments : start.frames.values();
+    leave_out_guards(filter.get(), {values, start.frames.function()}, capture.guards);
+  }
   segment.guards =
       std::make_unique<guards::GuardProgram>(capture.sources, std::move(capture.guards), wanted, segment.holdings);
   hold_strangers(segment, capture);

@@ -212,6 +212,10 @@ PyRef build_size(PyObject*, PyObject*, const PyRef& children) {
     PyRef module = checked(PyImport_ImportModule("torch"));
     return checked(PyObject_GetAttrString(module.get(), "Size")).release();
   }();
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(children.get()); ++i) {
+    // What stands for a size where a graph is built, and is none.
+    if (!PyIndex_Check(PyTuple_GET_ITEM(children.get(), i))) return children;
+  }
   return checked(PyObject_CallOneArg(type, children.get()));
 }
 const NodeKind kOpenSize = {"torch.Size", TreeKind::Custom, take_sequence, build_size, index_step};

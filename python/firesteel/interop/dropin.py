@@ -30,7 +30,7 @@ def install():
     _C._lift_tensors(True)
     _branches.serves_nested = True
     for module, name, ours in torch_names.early_routes():
-        _route(sys.modules[module], name, ours)
+        _route(sys.modules[module] if isinstance(module, str) else module, name, ours)
     torch_logs.follow()
     if _is_loaded(_LATE):
         _route_dynamo()
@@ -53,7 +53,7 @@ def uninstall():
     _C._set_array_rules(None)
     _C._follow_inner_breaks(True)
     _C._fix_numbers(False, False)
-    _C._capture_data(False, False)
+    _C._capture_data(False, False, False)
     sys.modules[f"{__package__}.torch_logs"].leave()
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)

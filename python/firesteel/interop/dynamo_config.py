@@ -6,7 +6,7 @@ import sys
 from torch.utils._config_module import ConfigModule
 
 from .. import _C
-from . import guard_failures
+from . import guard_failures, ignored_functions, operator_gate
 
 
 def value(name, missing=None):
@@ -44,17 +44,30 @@ def follow():
 
 
 def leave():
+    ignored_functions.follow(())
+    _C._set_operator_gate(None)
     _C._set_mark(ConfigModule.__getattr__, "None")
 
 
-def _open_sources():
-    """torch.compiler.config.dynamic_sources and unbacked_sources: names of arguments, or patterns of these."""
-    config = sys.modules.get("torch.compiler.config")
-    named = (getattr(config, setting, None) for setting in ("dynamic_sources", "unbacked_sources"))
-    return [name.strip() for names in filter(None, named) for name in names.split(",") if name.strip()]
+def _sources(setting):
+    """torch.compiler.config.dynamic_sources or unbacked_sources: names of arguments, or patterns of these."""
+    names = getattr(sys.modules.get("torch.compiler.config"), setting, None) or ""
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def refuse_fx(is_tracing=False):
+    """torch.fx sees no way through compiled code: what it traces would be a graph for its own stand-ins alone."""
+    symbolic_trace = sys.modules.get("torch.fx._symbolic_trace")
+    is_tracing = is_tracing or (symbolic_trace and symbolic_trace.is_fx_symbolic_tracing())
+    if is_tracing and value("error_on_nested_fx_trace", True):
+        raise RuntimeError(
+            "torch.fx is asked to symbolically trace a compiled function\n  try: trace the function itself, or set "
+            "torch._dynamo.config.error_on_nested_fx_trace = False"
+        )
 
 
 def _allowance(function, compiled, why, keeps_numbers=False):
+    refuse_fx()
     if compiled:
         guard_failures.tell(function, why)
     if compiled and value("error_on_recompile", False):
@@ -63,12 +76,13 @@ def _allowance(function, compiled, why, keeps_numbers=False):
         raise exc.RecompileError(f"`{function}` is compiled again, and error_on_recompile forbids it\n  why: {why}")
     _C._follow_inner_breaks(bool(value("nested_graph_breaks", False)))
     _C._fix_numbers(*(keeps_numbers or bool(value(name, False)) for name in ("specialize_int", "specialize_float")))
-    _C._capture_data(
-        bool(value("capture_scalar_outputs", False)), bool(value("capture_dynamic_output_shape_ops", False))
-    )
+    data = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops", "rewrite_assert_with_torch_assert")
+    _C._capture_data(*(bool(value(name, False)) for name in data))
+    _C._set_operator_gate(operator_gate.why_not if value("only_allow_pt2_compliant_ops", False) else None)
+    ignored_functions.follow(value("ignore_logging_functions", ()) or ())
     from . import dynamo_counters
 
     dynamo_counters.begin()
     limits = (value(name, 0) or 0 for name in ("recompile_limit", "accumulated_recompile_limit"))
-    _C._open_sources(_open_sources())
+    _C._open_sources(*map(_sources, ("dynamic_sources", "unbacked_sources")))
     return min(filter(None, limits), default=0), bool(value("fail_on_recompile_limit_hit", False))

@@ -127,7 +127,7 @@ def explain(f, *extra_args, **extra_kwargs):
                for g in graphs]  # fmt: skip
         reasons = [GraphCompileReason(one.message, []) for one in found.breaks]
         return ExplainOutput(
-            graphs, len(graphs), max(len(graphs) - 1, 0), reasons, sum(map(len, ops)), ops, list(found.guards)
+            graphs, len(graphs), max(len(graphs) - 1, 0), reasons, sum(map(len, ops)), ops, list(found.guards), ""
         )
 
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner

@@ -61,6 +61,8 @@ def twin(name):
         self.__dict__.update(_FIELDS, gb_type=kind, msg=message)
 
     bases = (ours, theirs)
+    if name == "GraphBreakError":
+        bases += (exc.UserError,)  # what PyTorch raises where data or an open size would decide
     if name == "ControlError":
         # Of what is forbidden PyTorch says that an assertion failed; of sizes that cannot be as marked, the second.
         from torch.fx.experimental.symbolic_shapes import ConstraintViolationError

@@ -22,7 +22,7 @@ class OpenGraph:
     def __init__(self, builder, inputs):
         self.builder, self.inputs = builder, inputs
         self.forms = []  # a check of the arguments, or None, and what the backend made
-        self.open_floats = True  # until the backend cannot do it
+        self.open_floats = self.any_sizes = True  # until the backend cannot do it
 
     def __call__(self, *args):
         for check, compiled in self.forms:
@@ -37,9 +37,11 @@ class OpenGraph:
         try:
             return self._compile(args)
         except Exception:
-            if not self.open_floats or not any(type(arg) is float for arg in args):
+            has_floats = self.open_floats and any(type(arg) is float for arg in args)
+            has_any_sizes = self.any_sizes and any(dim < 0 for _, dims in self.inputs for dim in dims)
+            if not has_floats and not has_any_sizes:
                 raise
-            self.open_floats = False
+            self.open_floats = self.any_sizes = False
             return self._compile(args)
 
     def _compile(self, args):
@@ -47,9 +49,11 @@ class OpenGraph:
         environment = ShapeEnv()
         fakes = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
         symbols = []
+        # A size that is open from 0 on needs no form for each of 0 and 1; one that the code asks for is its tensor's.
+        takes_any = self.any_sizes and not any(type(arg) is int for arg in args)
         with torch.no_grad():
             for known, arg in zip(self.inputs, args, strict=True):
-                symbols.append(_symbolic(fakes, known, arg, self.open_floats))
+                symbols.append(_symbolic(fakes, known, arg, self.open_floats, takes_any))
         plan = _bind_numbers(module, self.inputs, symbols, _bind_sizes(module, symbols))
         given = [step.symbol if isinstance(step, _Size) else symbols[step] for step in plan]
         _note_sizes(module, given, fakes)
@@ -62,7 +66,13 @@ class OpenGraph:
         def call(*args):
             return compiled(*[args[s.of].shape[s.dim] if isinstance(s, _Size) else args[s] for s in plan])
 
-        return _check_of(environment, symbols, args), call
+        sizes = [  # PyTorch's symbols are never 0 or 1
+            (i, dim, symbol.shape[dim])
+            for i, ((_, dims), symbol) in enumerate(zip(self.inputs, symbols, strict=True))
+            for dim in dims
+            if isinstance(symbol.shape[dim], int)
+        ]
+        return _check_of(environment, symbols, args, sizes), call
 
 
 class _Size:
@@ -142,11 +152,15 @@ def _bind_numbers(module, inputs, symbols, plan):
     return [step for step in plan if isinstance(step, _Size) or step not in replaced]
 
 
-def _symbolic(fakes, known, arg, open_floats):
+def _symbolic(fakes, known, arg, open_floats, takes_any):
     """The fake of a tensor, or the symbol of a number."""
     environment, source, dims = fakes.shape_env, ConstantSource(known.path), known.dims
     if isinstance(arg, torch.Tensor):
-        kinds = [DimDynamic.DUCK if d in dims else DimDynamic.STATIC for d in range(arg.dim())]
+        any_size = DimDynamic.UNBACKED if takes_any else DimDynamic.DUCK
+        kinds = [
+            DimDynamic.DUCK if d in dims else any_size if d - arg.dim() in dims else DimDynamic.STATIC
+            for d in range(arg.dim())
+        ]
         context = StatelessSymbolicContext(kinds) if dims else None
         return fakes.from_tensor(arg, static_shapes=not dims, symbolic_context=context, source=source)
     if type(arg) is int:
@@ -191,19 +205,21 @@ def _may_be_called(node):
     return owner in ("torch", "_operator", "builtins", "math") and "example_value" in node.meta
 
 
-def _check_of(environment, symbols, args):
+def _check_of(environment, symbols, args, sizes):
     """What tells whether the form fits other arguments; None: it always does."""
     plain = [i for i, symbol in enumerate(symbols) if isinstance(symbol, (int, float)) and not isinstance(symbol, bool)]
     fixed = [(i, type(args[i]), args[i]) for i in plain]
     places = [i for i, symbol in enumerate(symbols) if i not in plain and not isinstance(symbol, bool)]
     text = environment.produce_guards_expression([symbols[i] for i in places], ignore_static=True)
-    if not text and not fixed:
+    if not text and not fixed and not sizes:
         return None
     code = compile(text or "True", "<sizes of a graph>", "eval")
     names = [(f"t{at}", i) for at, i in enumerate(places)]
 
     def check(args):
         if any(type(args[i]) is not kind or args[i] != value for i, kind, value in fixed):
+            return False
+        if any(args[i].shape[dim] != size for i, dim, size in sizes):
             return False
         return bool(eval(code, SYMPY_INTERP, {"L": {name: args[i] for name, i in names}}))
 

@@ -11,7 +11,7 @@ import torch
 import firesteel
 
 from .. import _backends, _branches
-from . import callers, dropin, dynamo_config, exceptions, guard_failures, inductor_settings, torch_logs
+from . import callers, dropin, dynamo_config, exceptions, guard_failures, guard_filters, inductor_settings, torch_logs
 
 
 def compile(
@@ -30,14 +30,15 @@ def compile(
     if callers.is_pytorch() or callers.is_backward(model):
         return callers.compile(model, backend, fullgraph, dynamic, mode, options, disable)
     asked = backend, fullgraph, dynamic, mode, options, disable
+    options, guard_filter = guard_filters.taken_from(options)
+    if guard_filter:
+        more["guard_filter"] = guard_filter
     if backend is None:
         backend = _backends.get_default_backend() if _backends.is_default_set() else "inductor"
     backend = known_backend(backend)
     if isinstance(backend, str) and _backends.resolve(backend) in firesteel._C._backends():
         inductor_settings.check(mode, options)
         mode = options = None
-    elif options and "guard_filter_fn" in options:  # it leaves guards out, which is not done here
-        options = {name: value for name, value in options.items() if name != "guard_filter_fn"} or None
     dynamo_config.refuse_contradiction()
     if dynamic is None:
         dynamic = dynamo_config.dynamic()
@@ -174,6 +175,13 @@ def while_loop(cond_fn, body_fn, carried_inputs):
     return dropin.original(torch.while_loop)(cond_fn, body_fn, carried_inputs)
 
 
+def trace_by_fx(tracer, root, concrete_args=None):
+    """torch.fx.Tracer.trace: of a compiled function it cannot make a graph."""
+    if isinstance(root, firesteel._C.CompiledFunction):
+        dynamo_config.refuse_fx(is_tracing=True)
+    return dropin.original(torch.fx.Tracer.trace)(tracer, root, concrete_args)
+
+
 # Capture has rules of its own for these.
 is_compiling.keeps_rule = is_dynamo_compiling.keeps_rule = cond.keeps_rule = while_loop.keeps_rule = True
 cond.is_followed_by_pytorch = while_loop.is_followed_by_pytorch = True
@@ -201,6 +209,7 @@ def early_routes():
     yield "torch", "cond", cond
     yield "torch", "while_loop", while_loop
     yield "torch._logging._internal", "_init_logs", torch_logs.init_logs
+    yield torch.fx.Tracer, "trace", trace_by_fx
     controls = {
         "compile": compile,
         "reset": reset,
