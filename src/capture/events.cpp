@@ -45,9 +45,10 @@ void tell_counters(const Segment& segment) {
   const Break* broken = segment.broken ? &*segment.broken : nullptr;
   const std::string reason = broken ? broken->what() : "";
   PyRef told = PyRef::steal(PyObject_CallFunction(
-      g_capture_listener, "sssisssnO", segment.function.c_str(), segment.file.c_str(), segment.graph_text.c_str(),
+      g_capture_listener, "sssisssnOd", segment.function.c_str(), segment.file.c_str(), segment.graph_text.c_str(),
       segment.line, broken ? row(broken->reason).id : "", reason.c_str(), broken ? broken->place.c_str() : "",
-      static_cast<Py_ssize_t>(broken ? broken->depth : 0), segment.kind == SegmentKind::Eager ? Py_True : Py_False));
+      static_cast<Py_ssize_t>(broken ? broken->depth : 0), segment.kind == SegmentKind::Eager ? Py_True : Py_False,
+      segment.seconds));
   if (!told) PyErr_WriteUnraisable(g_capture_listener);
 }
 

@@ -2,6 +2,7 @@
 
 import functools
 import operator
+import traceback
 
 import torch
 import torch._dynamo
@@ -125,7 +126,7 @@ def explain(f, *extra_args, **extra_kwargs):
         found = firesteel.explain(f, backend=keep)(*args, **kwargs)
         ops = [[n.target for n in g.graph.nodes if n.op.startswith("call") and n.target is not operator.getitem]
                for g in graphs]  # fmt: skip
-        reasons = [GraphCompileReason(one.message, []) for one in found.breaks]
+        reasons = [GraphCompileReason(b.message, [traceback.FrameSummary(b.file, b.line, "")]) for b in found.breaks]
         return ExplainOutput(
             graphs, len(graphs), max(len(graphs) - 1, 0), reasons, sum(map(len, ops)), ops, list(found.guards), ""
         )

@@ -38,7 +38,7 @@ class OpenGraph:
             return self._compile(args)
         except Exception:
             has_floats = self.open_floats and any(type(arg) is float for arg in args)
-            has_any_sizes = self.any_sizes and any(dim < 0 for _, dims in self.inputs for dim in dims)
+            has_any_sizes = self.any_sizes and any(dim < 0 for known in self.inputs for dim in known.dims)
             if not has_floats and not has_any_sizes:
                 raise
             self.open_floats = self.any_sizes = False
@@ -68,8 +68,8 @@ class OpenGraph:
 
         sizes = [  # PyTorch's symbols are never 0 or 1
             (i, dim, symbol.shape[dim])
-            for i, ((_, dims), symbol) in enumerate(zip(self.inputs, symbols, strict=True))
-            for dim in dims
+            for i, (known, symbol) in enumerate(zip(self.inputs, symbols, strict=True))
+            for dim in known.dims
             if isinstance(symbol.shape[dim], int)
         ]
         return _check_of(environment, symbols, args, sizes), call

@@ -175,11 +175,14 @@ def while_loop(cond_fn, body_fn, carried_inputs):
     return dropin.original(torch.while_loop)(cond_fn, body_fn, carried_inputs)
 
 
+_fx_trace = torch.fx.Tracer.trace  # PyTorch's compiler puts a wrapper in its place
+
+
 def trace_by_fx(tracer, root, concrete_args=None):
     """torch.fx.Tracer.trace: of a compiled function it cannot make a graph."""
     if isinstance(root, firesteel._C.CompiledFunction):
         dynamo_config.refuse_fx(is_tracing=True)
-    return dropin.original(torch.fx.Tracer.trace)(tracer, root, concrete_args)
+    return dropin.original(_fx_trace)(tracer, root, concrete_args)
 
 
 # Capture has rules of its own for these.

@@ -1,4 +1,4 @@
-"""Test classes of the kind that PyTorch has for its compiler: exceptions raised, caught and given back in compiled code."""
+"""Test classes of the kind that PyTorch has for its compiler: exceptions raised, caught and given back inside."""
 
 from suite import passes
 
@@ -29,7 +29,8 @@ def test_exceptions_that_were_raised_are_given_back(tmp_path):
             self.assertIs(type(error), Odd)
             self.assertEqual(error.args, ("a", 1))
             lines = [(f.name, f.lineno, f.line) for f in traceback.extract_tb(error.__traceback__)]
-            self.assertEqual(lines, [(f.name, f.lineno, f.line) for f in traceback.extract_tb(fn(ones)[1].__traceback__)])
+            theirs = traceback.extract_tb(fn(ones)[1].__traceback__)
+            self.assertEqual(lines, [(f.name, f.lineno, f.line) for f in theirs])
         self.assertEqual(counter.frame_count, 1)
 
     def test_with_its_cause(self):

@@ -1,4 +1,4 @@
-"""Tests as PyTorch's users write them: operators that may not stand in graphs, those that take functions, assertions."""
+"""Tests as PyTorch's users write them: operators that no graph may hold, those that take functions, assertions."""
 
 from suite import passes
 
@@ -127,6 +127,13 @@ def test_what_no_graph_is_made_of(tmp_path):
         self.assertEqual(compiled(ones), ones + 1)
         traced = torch.fx.symbolic_trace(torch.nn.ReLU())
         self.assertEqual(traced(ones), ones)
+
+    def test_tracing_goes_on_after_an_export(self):
+        exported, _ = torch._dynamo.export(lambda x: x + 1)(ones)
+        self.assertEqual(exported(ones), ones + 1)
+        backend = AotEagerAndRecordGraphs()
+        self.assertEqual(torch.compile(lambda x: x.sin(), backend=backend)(ones), ones.sin())
+        self.assertEqual(len(backend.fw_graphs), 1)
 
     def test_calls_of_loggers_that_are_ignored(self):
         log = logging.getLogger("ignored")

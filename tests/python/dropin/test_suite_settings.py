@@ -72,6 +72,19 @@ def test_who_is_told(tmp_path):
         self.assertEqual(text.count("TRACED GRAPH"), 2)
         self.assertIn("sin", text)
 
+    def test_measures_and_explanations(self):
+        def f(x):
+            x = x.sin()
+            torch._dynamo.graph_break()
+            return x + 1
+        torch._dynamo.utils.clear_compilation_metrics()
+        torch.compile(f, backend="eager")(ones)
+        found = torch._dynamo.utils.get_compilation_metrics()
+        self.assertEqual([one.graph_op_count for one in found], [1, 1])
+        self.assertEqual({one.co_name for one in found}, {"f"})
+        (reason,) = torch._dynamo.explain(f)(ones).break_reasons
+        self.assertEqual(reason.user_stack[-1].line, "torch._dynamo.graph_break()")
+
     def test_callbacks(self):
         from torch._dynamo.callback import callback_handler, on_compile_end, on_compile_start
         events = []
