@@ -31,6 +31,7 @@ SourcePath GuardProgram::path_to(size_t at) const {
     const Step& step = steps_[at];
     PyObject* key = step.key;
     int64_t index = step.index;
+    if (key && holdings_.has_lost(key)) return {};  // it is dying, and a reference that comes and goes would end it twice
     if (step.kind == AccessKind::Member) {
       key = member_at(reinterpret_cast<PyTypeObject*>(key), std::exchange(index, 0));
       if (!key) return {};
@@ -57,6 +58,7 @@ std::vector<GuardProgram::LostTensor> GuardProgram::lost_tensors() const {
   for (const Check& check : checks_) {
     if (check.kind != GuardKind::Identity || !check.number) continue;
     LostTensor tensor{path_to(check.slot), nullptr};
+    if (tensor.path.empty()) continue;
     const Step& step = steps_[check.slot];
     for (uint32_t g = step.first_guard; g < step.last_guard; ++g) {
       if (checks_[g].kind == GuardKind::Tensor) tensor.facts = std::make_shared<TensorFacts>(*checks_[g].tensor);

@@ -274,3 +274,17 @@ def test_death_at_the_recursion_limit_is_noticed():
             break
         assert entries(compiled) == 0
     assert entries(compiled) == 0
+
+
+def test_a_tensor_that_a_class_lets_go():
+    class Holder:
+        held = torch.ones(3)
+
+    compiled = firesteel.compile(lambda x: Holder.held * x, backend="eager")
+    for value in (1.0, 2.0, 3.0):
+        Holder.held = torch.full((3,), value)
+        assert compiled(torch.ones(3)).tolist() == [value] * 3
+        last = weakref.ref(Holder.held)
+    Holder.held = None
+    gc.collect()
+    assert last() is None
