@@ -134,7 +134,7 @@ class Choice:
         self.taken, self.other = taken, other
 
     def __call__(self, pred, operands, values):
-        if type(pred) is not torch.Tensor and _is_traced_by_pytorch(pred):
+        if is_traced_by_pytorch(pred):
             return self._as_operator(pred, operands, values)
         with _running(tracing=False):
             return (self.taken if pred else self.other).made(values)(*operands)
@@ -168,7 +168,10 @@ class Choice:
         return pytree.tree_unflatten(list(flat), forms["result"])
 
 
-def _is_traced_by_pytorch(tensor):
+def is_traced_by_pytorch(tensor):
+    """True for what a tracer of PyTorch's own computes with; a capture's stand-ins are plain tensors."""
+    if type(tensor) is torch.Tensor or not isinstance(tensor, torch.Tensor):
+        return False
     from torch._subclasses.fake_tensor import FakeTensor
     from torch._subclasses.functional_tensor import FunctionalTensor
 
@@ -185,6 +188,8 @@ class Loop:
         self.test, self.body = test, body
 
     def __call__(self, carried, values):
+        if any(map(is_traced_by_pytorch, pytree.tree_leaves(carried))):
+            return self._as_operator(carried, values)
         test, body = self.test.made(values), self.body.made(values)
         carried = tuple(carried)
         with _running(tracing=False):
@@ -192,6 +197,29 @@ class Loop:
                 carried = _as_tuple(body(*carried))
         # What nothing was done to is given back as a tensor of its own.
         return tuple(item.clone() if isinstance(item, torch.Tensor) else item for item in carried)
+
+    def _as_operator(self, carried, values):
+        """As Choice does it: tensors of the closures are further inputs."""
+        first, form = pytree.tree_flatten(tuple(carried))
+        held, held_form = pytree.tree_flatten(values)
+        places = [place for place, leaf in enumerate(held) if isinstance(leaf, torch.Tensor)]
+
+        def step(function):
+            def call(*given):
+                leaves = list(held)
+                for place, tensor in zip(places, given[len(first) :], strict=True):
+                    leaves[place] = tensor
+                made = function.made(pytree.tree_unflatten(leaves, held_form))
+                return made(*pytree.tree_unflatten(list(given[: len(first)]), form))
+
+            return call
+
+        def body(*given):
+            return tuple(pytree.tree_leaves(_as_tuple(step(self.body)(*given))))
+
+        further = tuple(held[place] for place in places)
+        flat = torch.ops.higher_order.while_loop(step(self.test), body, tuple(first), further)
+        return pytree.tree_unflatten(list(flat), form)
 
     def trace(self, carried, values):
         with _running(tracing=True):

@@ -6,16 +6,15 @@ before it has done anything, where it cannot: then the capture ends at the call.
 
 import copyreg
 import operator
-from importlib import import_module  # some modules of torch have the name of a function in them
 
 import torch
-import torch.utils._pytree as pytree
 import torch.utils.checkpoint
 from torch._functorch import eager_transforms
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
-from torch._higher_order_ops.wrap import wrap
+from torch.overrides import _pop_mode, _push_mode
+from torch.utils._device import DeviceContext
 
-from . import _C
+from . import _C, _loop_forms
 
 # ---- functions of the operator module that are no operators
 
@@ -211,60 +210,6 @@ def _region(function, *args, **kwargs):
     return function(*args, **kwargs)
 
 
-# ---- loops over the rows of tensors, which PyTorch has operators for
-
-
-def _map(function, xs, *args):
-    parts, shape = pytree.tree_flatten(xs)
-    if not _are_rows(parts, 0):
-        return NotImplemented
-    made = [function(row, *args) for row in _rows_of(parts, shape)]
-    return _together(made)
-
-
-def _scan(combine_fn, init, xs, *, dim=0, reverse=False):
-    parts, shape = pytree.tree_flatten(xs)
-    if not _are_rows(parts, dim):
-        return NotImplemented
-    carry, made = init, []
-    for row in _rows_of([part.movedim(dim, 0) for part in parts], shape, reverse):
-        carry, one = combine_fn(carry, row)
-        made.append(one)
-    made = _together(made[::-1] if reverse else made)
-    return carry, pytree.tree_map(lambda part: part.movedim(0, dim) if 0 < dim < part.ndim else part, made)
-
-
-def _associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
-    parts, shape = pytree.tree_flatten(xs)
-    if combine_mode != "generic" or not _are_rows(parts, dim):
-        return NotImplemented
-    made = []
-    for row in _rows_of([part.movedim(dim, 0) for part in parts], shape, reverse):
-        made.append(combine_fn(made[-1], row) if made else row)
-    made = _together(made[::-1] if reverse else made)
-    return pytree.tree_map(lambda part: part.movedim(0, dim), made)
-
-
-def _are_rows(parts, dim):
-    """Tensors with as many rows each; what has none raises in PyTorch."""
-    if type(dim) is not int or not parts or not all(isinstance(part, torch.Tensor) for part in parts):
-        return False
-    counts = [part.shape[dim] if -part.ndim <= dim < part.ndim else 0 for part in parts]
-    return counts[0] > 0 and all(count == counts[0] for count in counts)
-
-
-def _rows_of(parts, shape, reverse=False):
-    rows = [pytree.tree_unflatten([part[i] for part in parts], shape) for i in range(parts[0].shape[0])]
-    return rows[::-1] if reverse else rows
-
-
-def _together(made):
-    """Alike nests of tensors as one nest of stacked ones."""
-    parts = [pytree.tree_leaves(one) for one in made]
-    stacked = [torch.stack([one[place] for one in parts]) for place in range(len(parts[0]))]
-    return pytree.tree_unflatten(stacked, pytree.tree_structure(made[0]))
-
-
 # ---- blocks that ask no __torch_function__
 
 
@@ -286,6 +231,18 @@ def _no_torch_function():
 
 def _no_torch_function_of_subclasses():
     return _NoTorchFunction(1)
+
+
+# ---- blocks of a device: the mode that gives it to factories
+
+
+def _enter_device(device):
+    _push_mode(DeviceContext(device))
+    return device
+
+
+def _exit_device(device, *error):
+    _pop_mode()
 
 
 # ---- the backward of torch.func's transforms, which asks PyTorch's own compiler to stay away
@@ -353,6 +310,7 @@ def _reduce(thing, protocol):
 
 
 FORMS = {
+    **_loop_forms.FORMS,
     object.__reduce_ex__: _reduce,
     **_OPERATORS,
     operator.iconcat: _iconcat,
@@ -363,11 +321,9 @@ FORMS = {
     **{kind: _tensor_type(dtype) for kind, dtype in _DTYPES_OF_TYPES.items()},
     torch.utils.checkpoint.checkpoint: _checkpoint,
     invoke_subgraph_placeholder: _region,
-    wrap: _region,
-    import_module("torch._higher_order_ops.map").map: _map,
-    import_module("torch._higher_order_ops.scan").scan: _scan,
-    import_module("torch._higher_order_ops.associative_scan").associative_scan: _associative_scan,
     eager_transforms._autograd_grad: _gradients,
+    torch.device.__enter__: _enter_device,
+    torch.device.__exit__: _exit_device,
     torch._C.DisableTorchFunction: _no_torch_function,
     torch._C.DisableTorchFunctionSubclass: _no_torch_function_of_subclasses,
 }

@@ -10,12 +10,14 @@
 
 #include "capture/allowance.h"
 #include "capture/arrays.h"
+#include "capture/class_writes.h"
 #include "capture/followed_backward.h"
 #include "capture/frame_hook.h"
 #include "capture/inference_mode.h"
 #include "capture/leaf_hooks.h"
 #include "capture/oracle.h"
 #include "capture/outside_iterators.h"
+#include "capture/overridden_calls.h"
 #include "capture/recipe_maker.h"
 #include "capture/size_marks.h"
 #include "python/errors.h"
@@ -58,13 +60,13 @@ bool is_registered_object(PyObject* value) {
 
 // Tensors of the call, also inside containers, are inputs of the graph; all that leads to them is guarded.
 void collect_tensors(Capture& capture, PyObject* value, const Source* source, int depth) {
-  if (python::is_exact_tensor(value)) {
+  if (may_stand_in(value)) {
     if (guards::is_plain_real(python::unpack(value))) capture.add_argument(value, source);
     return;
   }
   if (collect_array(capture, value, source)) return;
   if (PyCell_Check(value)) {
-    if (PyObject* held = PyCell_GET(value); held && python::is_exact_tensor(held)) {
+    if (PyObject* held = PyCell_GET(value); held && may_stand_in(held)) {
       capture.remember(value, source);
       collect_tensors(capture, held, capture.sources.step(source, AccessKind::CellContents), depth);
     }
@@ -118,6 +120,7 @@ const Capture::CallMark* Attempt::failed_call() const {
 Trace Attempt::run() {
   const OutsideIterators iterators(capture);
   const LeafHooks hooks(capture);
+  const ClassWrites class_writes(capture);
   capture.runs_python_again = !backend_.runs_aten();
   const PyCodeObject* outermost = fs_frame_code(start_.frames[0].frame);
   function_source_ = capture.sources.function(std::string(python::text_of(outermost->co_name)));
@@ -452,6 +455,8 @@ FunctionResult Attempt::describe(Ending ending, const KeepThreadState& kept) {
   RecipeMaker maker(capture, segment->book);
   try {
     if (!capture.inference_blocks.empty()) throw NoRecipe{capture.inference_blocks[0], "a block of inference mode"};
+    if (TorchModes::current().function_modes > kept.modes().function_modes)
+      throw NoRecipe{innermost_function_mode(), "a block of a mode of torch's functions"};
     if (ending == Ending::Returned) {
       segment->kind = SegmentKind::Return;
       result_ = interpreter_->take_result();

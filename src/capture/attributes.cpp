@@ -10,6 +10,7 @@
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
 #include "capture/class_facts.h"
+#include "capture/class_writes.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/function_attributes.h"
 #include "capture/mapping_proxies.h"
@@ -133,8 +134,8 @@ PyRef class_method(Capture& capture, PyObject* found, PyTypeObject* owner, PyObj
   return describes ? described(capture, type, as_type(type), name, function.get()) : bind(function.get(), type);
 }
 
-// What the descriptor of a class gives for an object (null: for the class itself), followed where it is Python.
-// Empty: it gives nothing that can be followed.
+}  // namespace
+
 PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject* name, PyObject* found) {
   const Source* at = pinned(capture, type, name, found);
   if (PyFunction_Check(found) || is_own_callable(found) || is_cached_function(found)) {
@@ -192,6 +193,8 @@ PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject
   return call(capture, get, std::move(args));
 }
 
+namespace {
+
 bool is_one_of(std::string_view text, std::initializer_list<const char*> names) {
   return std::any_of(names.begin(), names.end(), [&](const char* name) { return text == name; });
 }
@@ -210,6 +213,7 @@ PyRef class_object_attribute(Capture& capture, PyObject* object, PyObject* name)
     if (PyRef value = described(capture, object, Py_TYPE(object), name, above)) return value;
     capture.stop(BreakReason::Attribute, spelled(object, name));
   }
+  if (PyRef written = ClassWrites::find(capture, type, name)) return written;
   if (PyObject* found = class_attribute(capture, type, name)) {
     if (PyRef value = described(capture, nullptr, type, name, found)) return value;
     // enum.property and the like: members of an Enum are constants.
@@ -309,6 +313,7 @@ PyRef super_attribute(Capture& capture, PyObject* object, PyObject* name) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
     PyObject* type = PyTuple_GET_ITEM(order, i);
     if (!std::exchange(passed, passed || type == after.get())) continue;
+    if (ClassWrites::find(capture, as_type(type), name)) capture.stop(BreakReason::Attribute, spelled(object, name));
     class_attribute(capture, as_type(type), name);
     PyObject* found = PyDict_GetItemWithError(fs_type_dict(as_type(type)), name);
     if (!found) continue;
@@ -391,6 +396,7 @@ PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name) {
     else
       capture.add_guard({GuardKind::Absent, dict_source, PyRef::borrow(name)});
   }
+  if (PyRef written = ClassWrites::find(capture, type, name)) return written;
   if (!found) return {};
   if (PyRef value = described(capture, object, type, name, found)) return value;
   if (capture.is_made(object)) return capture.adopt(checked(PyObject_GetAttr(object, name)));

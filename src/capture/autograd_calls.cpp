@@ -26,11 +26,11 @@ void guard_no_hooks(Capture& capture, PyObject* leaf) {
     return checked(PyObject_CallMethod(module.get(), "attrgetter", "s", "_backward_hooks")).release();
   }();
   PyObject* real = capture.real_of(leaf);
-  if (!real) return;
   const auto left = LeafHooks::left(capture);
+  if (!real && left.empty()) return;
   const bool has_new =
-      std::any_of(left.begin(), left.end(), [&](const auto& hook) { return hook.tensor.get() == real; });
-  if (has_new || checked(PyObject_CallOneArg(hooks, real)).get() != Py_None)
+      std::any_of(left.begin(), left.end(), [&](const auto& hook) { return !hook.tensor || hook.tensor.get() == real; });
+  if (has_new || !real || checked(PyObject_CallOneArg(hooks, real)).get() != Py_None)
     capture.stop(BreakReason::Autograd, "a gradient of a tensor that has hooks is asked for");
   const Source* source = capture.sources.computed(hooks, capture.need_source(real), nullptr);
   capture.add_guard({GuardKind::Identity, source, PyRef::borrow(Py_None)});

@@ -13,8 +13,10 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/inference_mode.h"
 #include "capture/iterables.h"
+#include "capture/leaf_hooks.h"
 #include "capture/mapping_proxies.h"
 #include "capture/marked_calls.h"
+#include "capture/overridden_calls.h"
 #include "capture/seen_types.h"
 #include "capture/tensor_history.h"
 #include "capture/tensor_text.h"
@@ -217,7 +219,7 @@ PyRef get_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
 PyRef has_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
   PyRef name = interned_name(args);
   if (!name) return args.call(callable);
-  if (python::is_tensor(args[0])) {
+  if (python::is_exact_tensor(args[0])) {
     // What somebody has set on the tensor itself is guarded, its absence as well.
     if (!_PyType_Lookup(Py_TYPE(args[0]), name.get()))
       return checked(PyBool_FromLong(find_attribute(capture, args[0], name.get()) ? 1 : 0));
@@ -455,6 +457,8 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
   for (const ControlRule& row : control_rules()) add(row.module, row.name, row.rule);
   for (const ControlRule& row : torch_state_rules()) add(row.module, row.name, row.rule);
   for (const ControlRule& row : transform_rules()) add(row.module, row.name, row.rule);
+  add("firesteel._tensor_hooks", "remove", LeafHooks::remove);
+  for (const ControlRule& row : function_mode_rules()) add(row.module, row.name, row.rule);
   return table;
 }
 

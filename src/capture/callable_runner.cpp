@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "capture/backend_inputs.h"
+#include "capture/overridden_calls.h"
 #include "capture/runner.h"
 #include "python/errors.h"
 #include "python/pytree.h"
@@ -42,7 +43,7 @@ PyRef describe(const SourceRef& source) {
 }
 
 // Hands one call to the builder: callable, args, kwargs, ways to the results, their types, the lines that led to it
-// from the innermost out, and the variables that held them first.
+// from the innermost out, the variables that held them first, and the modules it is in.
 void build_call(PyObject* builder, const Node& node, BuilderNodes& known) {
   const auto& call = *static_cast<const TorchCall*>(node.op.callee.get());
   std::vector<PyRef> leaves;
@@ -56,8 +57,9 @@ void build_call(PyObject* builder, const Node& node, BuilderNodes& known) {
     return checked(PyUnicode_FromStringAndSize(output->name.data(), static_cast<Py_ssize_t>(output->name.size())));
   });
   PyRef lines = new_tuple(call.stack, [](const SourceRef& source) { return describe(source); });
-  PyRef made = checked(PyObject_CallMethod(builder, "call", "OOOOOOO", call.callable.get(), args.get(), kwargs.get(),
-                                           ways.get(), types.get(), lines.get(), names.get()));
+  PyRef made = checked(PyObject_CallMethod(builder, "call", "OOOOOOOO", call.callable.get(), args.get(), kwargs.get(),
+                                           ways.get(), types.get(), lines.get(), names.get(),
+                                           call.modules ? call.modules.get() : Py_None));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     known[node.outputs[i].get()] = checked(PySequence_GetItem(made.get(), static_cast<Py_ssize_t>(i)));
   }
@@ -93,6 +95,14 @@ std::vector<size_t> in_order_of_use(const Graph& graph, const std::vector<Backen
   return found;
 }
 
+// What classes of tensors have to say was followed, and is part of the graph: the backend gets plain tensors.
+PyRef without_class(PyObject* input) {
+  if (!python::is_tensor(input) || python::is_exact_tensor(input) || !is_asked(input)) return PyRef::borrow(input);
+  static PyObject* const plain =
+      checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "Tensor")).release();
+  return checked(PyObject_CallFunctionObjArgs(subclassing_method(), input, plain, nullptr));
+}
+
 class CallableRunner final : public Runner {
  public:
   CallableRunner(Graph graph, std::vector<BackendInput> inputs, PyRef compiler) : compiler_(std::move(compiler)) {
@@ -112,7 +122,8 @@ class CallableRunner final : public Runner {
   bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const override {
     std::vector<PyRef> held;
     std::vector<PyObject*> raw{nullptr};
-    for (const BackendInput& input : inputs_) raw.push_back(held.emplace_back(PyRef::borrow(slots[input.slot])).get());
+    for (const BackendInput& input : inputs_)
+      raw.push_back(held.emplace_back(without_class(slots[input.slot])).get());
     if (!compiled_) compile(held);
     PyRef compiled = compiled_, builder = builder_;
     PyRef result = checked(

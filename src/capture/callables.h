@@ -95,6 +95,9 @@ PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name);
 PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name);
 // object.__getattribute__: the instance's class and dict, no __getattr__.
 PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name);
+// What the descriptor of a class gives for an object (null: for the class itself), followed where it is Python.
+// Empty: it gives nothing that can be followed.
+PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject* name, PyObject* found);
 // As LOAD_METHOD has it: the function with `self` apart where it is a plain method.
 PyRef load_method(Capture& capture, PyObject* object, PyObject* name, bool& takes_self);
 // A method looked up in the class alone, bound; empty where there is none.

@@ -19,6 +19,7 @@
 #include "capture/marked_function.h"
 #include "capture/marks.h"
 #include "capture/outside_iterators.h"
+#include "capture/overridden_calls.h"
 #include "capture/python_forms.h"
 #include "capture/region.h"
 #include "capture/tensor_history.h"
@@ -425,7 +426,10 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (const std::string* name = torch_leaf(callable))
     return capture.torch_call(callable, *name, args.tuple(), args.dict());
   if (PyObject* form = python_form(callable)) return call_form(capture, callable, form, std::move(args));
+  if (PyRef made = call_subclassing(capture, callable, args)) return made;
   if (const ForbiddenLeaf* leaf = forbidden_leaf(callable)) {
+    if (PyRef given = args.tuple(); is_overridden(capture, given.get(), nullptr))
+      return call_overridden(capture, callable, leaf->name, given, args.dict());
     if (std::string_view(leaf->name) == "item" && args.values.size() == 1 && python::is_tensor(args[0]) &&
         is_known(python::unpack(args[0])))
       return args.call(callable);

@@ -49,6 +49,7 @@ struct TorchCall {
   // For each output the way into the result: by index, and ~index into a dict's values.
   std::vector<std::vector<Py_ssize_t>> results;
   std::vector<SourceRef> stack;  // the lines that led here, the innermost first, where the capture keeps them
+  PyRef modules;  // whose forward() it is in, outermost first: (id, path, weak reference to the class) each; or null
 };
 
 struct RecordOptions {
@@ -236,6 +237,8 @@ class Capture {
   // The stand-ins for the call's arguments, in the order they were added.
   void enter(const std::vector<at::Tensor>& stand_ins);
   Value* value_of(PyObject* tensor);
+  // The tensor is the same value of the graph as the other one, as another object.
+  void know_as(const PyRef& tensor, PyObject* other);
   // Where a tensor that is an input of the graph, real or stand-in, came from; null for others.
   const Source* tensor_source(PyObject* tensor) const;
   bool is_stand_in(PyObject* tensor) const;
@@ -247,6 +250,7 @@ class Capture {
   Graph graph;                       // torch-level
   Story story;                       // of that graph
   std::vector<std::string> modules;  // whose forward() is being followed, outermost first
+  std::vector<PyRef> module_stacks;  // and for each of them, what TorchCall has of it and those around it
   guards::SourceTable sources;
   std::vector<Guard> guards;
   std::vector<std::pair<PyRef, PyRef>> strangers;  // a class, and an abstract one that it is no subclass of

@@ -9,6 +9,7 @@
 #include "capture/events.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
+#include "capture/overridden_calls.h"
 #include "capture/region.h"
 #include "capture/stance.h"
 #include "python/errors.h"
@@ -20,7 +21,7 @@ namespace {
 
 bool holds_special_tensor(const std::vector<PyRef>& stack) {
   return std::any_of(stack.begin(), stack.end(), [](const PyRef& value) {
-    return value && python::is_tensor(value.get()) && !python::is_exact_tensor(value.get());
+    return value && python::is_tensor(value.get()) && !may_stand_in(value.get());
   });
 }
 

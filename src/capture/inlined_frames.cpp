@@ -50,10 +50,18 @@ class ModuleScope {
     if (!self || python::text_of(code->co_name) != "forward" || !is_nn_module(self)) return;
     const Source* source = capture.source_of(self);
     capture.modules.push_back(source ? source->str() : Py_TYPE(self)->tp_name);
+    PyRef type = python::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(self)), nullptr));
+    PyRef here = python::checked(
+        Py_BuildValue("((nsO))", reinterpret_cast<Py_ssize_t>(self), capture.modules.back().c_str(), type.get()));
+    const bool outermost = capture.module_stacks.empty();
+    capture.module_stacks.push_back(
+        outermost ? here : python::checked(PySequence_Concat(capture.module_stacks.back().get(), here.get())));
     entered_ = true;
   }
   ~ModuleScope() {
-    if (entered_) capture_.modules.pop_back();
+    if (!entered_) return;
+    capture_.modules.pop_back();
+    capture_.module_stacks.pop_back();
   }
   ModuleScope(const ModuleScope&) = delete;
   ModuleScope& operator=(const ModuleScope&) = delete;

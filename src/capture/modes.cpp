@@ -11,6 +11,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "capture/overridden_calls.h"
 #include "capture/transforms.h"
 
 namespace firesteel::capture {
@@ -78,6 +79,7 @@ TorchModes TorchModes::current() {
   if (const auto& refused = at::SavedTensorDefaultHooks::get_disabled_error_message()) modes.hooks_refused = *refused;
   modes.inference_blocks = t_blocks.size();
   modes.transforms = guards::open_transforms();
+  modes.function_modes = open_function_modes();
   modes.dual_level = is_dual_level_open();
   modes.forward_grad = c10::AutogradState::get_tls_state().get_fw_grad_mode();
   modes.breaks = guards::break_policy();
@@ -89,6 +91,7 @@ void TorchModes::apply() const {
   if (!dual_level && is_dual_level_open()) close_dual_level();
   close_transforms(transforms);
   close_blocks(inference_blocks);
+  close_function_modes(function_modes);
   c10::AutogradState::get_tls_state().set_fw_grad_mode(forward_grad);
   guards::break_policy() = breaks;
   if (default_dtype != c10::get_default_dtype_as_scalartype())

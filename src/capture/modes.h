@@ -19,12 +19,13 @@ struct TorchModes {
   std::string hooks_refused;    // of saved tensors
   size_t inference_blocks = 0;  // that enter_inference_mode() has opened
   size_t transforms = 0;        // levels of torch.func's transforms that are open
+  size_t function_modes = 0;    // of torch.overrides that are on
   bool dual_level = false;      // of forward-mode differentiation
   bool forward_grad = true;     // which is on
   guards::BreakPolicy breaks = guards::BreakPolicy::Unsaid;
 
   static TorchModes current();
-  // Blocks of inference mode and levels of transforms are only closed, never opened again.
+  // Blocks of inference mode, levels of transforms and function modes are only closed, never opened again.
   void apply() const;
   friend bool operator==(const TorchModes&, const TorchModes&) = default;
 };

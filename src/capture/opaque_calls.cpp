@@ -4,10 +4,12 @@
 #include "aot/trace.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
+#include "capture/class_writes.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/leaf_hooks.h"
 #include "capture/opaque_state.h"
 #include "capture/outside_iterators.h"
+#include "capture/overridden_calls.h"
 #include "capture/tensor_text.h"
 #include "python/constants.h"
 #include "python/errors.h"
@@ -208,6 +210,8 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
     stop(BreakReason::Write, fmt::format("the compiled code {}, which `{}` could read: it", written, name));
   if (!LeafHooks::left(*this).empty())
     stop(BreakReason::Autograd, fmt::format("a hook was left on a tensor, and `{}` could run it", name));
+  if (!ClassWrites::left(*this).empty())
+    stop(BreakReason::Write, fmt::format("an attribute of a class was set, which `{}` could read: it", name));
   if (!OutsideIterators::steps(*this).empty())
     stop(BreakReason::Iterator, fmt::format("an iterator that `{}` could step as well", name));
   if (!written_gradients.empty())
@@ -263,6 +267,7 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
 }
 
 PyRef Capture::nonstrict_call(PyObject* callable, CallArgs args) {
+  refuse_overridden(*this, args, name_of(callable));
   PyObject* function = underlying(*this, callable, args);
   PyRef given = opaque_argument(args.tuple().get(), "args");
   PyRef named = args.dict() ? opaque_argument(args.dict().get(), "kwargs") : PyRef();
@@ -270,6 +275,7 @@ PyRef Capture::nonstrict_call(PyObject* callable, CallArgs args) {
 }
 
 PyRef Capture::leaf_call(PyObject* function, PyObject* traced, const CallArgs& args) {
+  refuse_overridden(*this, args, name_of(function));
   calls_leaf = true;
   PyRef given = opaque_argument(args.tuple().get(), "args");
   PyRef named = args.dict() ? opaque_argument(args.dict().get(), "kwargs") : PyRef();
@@ -278,6 +284,7 @@ PyRef Capture::leaf_call(PyObject* function, PyObject* traced, const CallArgs& a
 
 PyRef Capture::allowed_call(PyObject* function, const CallArgs& args) {
   const std::string name = name_of(function);
+  refuse_overridden(*this, args, name);
   PyRef given = substitute(args.tuple().get());
   PyRef named = args.dict() ? substitute(args.dict().get()) : PyRef();
   for (PyObject* side : {given.get(), named.get()}) {

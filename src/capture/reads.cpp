@@ -9,6 +9,7 @@
 #include "capture/capture.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/inner_values.h"
+#include "capture/overridden_calls.h"
 #include "capture/transforms.h"
 #include "capture/wanted_inputs.h"
 #include "python/constants.h"
@@ -249,7 +250,7 @@ void Capture::enter(const std::vector<at::Tensor>& stand_ins) {
 
 PyRef Capture::tensor_at(PyObject* real, const Source* source) {
   if (is_stand_in(real)) return PyRef::borrow(real);
-  if (!python::is_exact_tensor(real)) stop(BreakReason::TensorKind, fmt::format("a {}", Py_TYPE(real)->tp_name));
+  if (!may_stand_in(real)) stop(BreakReason::TensorKind, fmt::format("a {}", Py_TYPE(real)->tp_name));
   if (!guards::is_plain_real(python::unpack(real))) {
     stop(BreakReason::TensorKind, is_traced_tensor(python::unpack(real)) ? "a tensor of another trace"
                                   : has_tangent(python::unpack(real))
@@ -383,6 +384,11 @@ PyObject* Capture::real_of(PyObject* tensor) const {
 const Source* Capture::tensor_source(PyObject* tensor) const {
   auto found = stand_in_sources_.find(impl_of(tensor));
   return found != stand_in_sources_.end() ? found->second : source_of(tensor);
+}
+
+void Capture::know_as(const PyRef& tensor, PyObject* other) {
+  values_[impl_of(tensor.get())] = value_of(other);
+  held_.push_back(tensor);
 }
 
 Value* Capture::value_of(PyObject* tensor) {

@@ -10,7 +10,9 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/cpython/generator_shim.h"
 #include "capture/exception_fields.h"
+#include "capture/leaf_hooks.h"
 #include "capture/mapping_proxies.h"
+#include "capture/overridden_calls.h"
 #include "capture/tensor_text.h"
 #include "capture/transforms.h"
 #include "python/constants.h"
@@ -75,6 +77,11 @@ int32_t RecipeMaker::with_parts(PyObject* value, RecipeKind kind, PyObject* obje
 int32_t RecipeMaker::of(PyObject* value) {
   if (!value) return add(RecipeKind::Nothing);
   if (PyObject* callable = followed_callable(value)) return of(callable);
+  if (const PyRef hook = LeafHooks::hook_of(value)) {
+    const int32_t given = add(RecipeKind::Tuple, nullptr, {constant(hook.get())});
+    return with_parts(value, RecipeKind::Reduced, nullptr,
+                      [&] { return std::vector<int32_t>{constant(LeafHooks::handle_function()), given}; });
+  }
   if (auto found = known_.find(value); found != known_.end()) return found->second;
   if (python::is_tensor(value)) return tensor(value);
   if (is_tensor_text(value)) throw NoRecipe{PyRef::borrow(value), "the text of a tensor"};
@@ -113,8 +120,13 @@ int32_t RecipeMaker::tensor(PyObject* value) {
   if (const at::Tensor& given = python::unpack(value); !without_transforms(given).is_same(given))
     throw NoRecipe{PyRef::borrow(value), "a tensor from inside a transform of torch.func"};
   if (auto found = outputs_.find(value); found != outputs_.end()) return found->second;
-  const int32_t output = add(RecipeKind::Output, nullptr, {}, static_cast<int64_t>(tensors_.size()));
+  int32_t output = add(RecipeKind::Output, nullptr, {}, static_cast<int64_t>(tensors_.size()));
   tensors_.push_back(PyRef::borrow(value));
+  if (!python::is_exact_tensor(value)) {  // the graph gives a plain tensor
+    PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(value));
+    const int32_t given = add(RecipeKind::Tuple, nullptr, {output, constant(type)});
+    output = add(RecipeKind::Reduced, nullptr, {constant(subclassing_method()), given});
+  }
   outputs_.emplace(value, output);
   // What the program keeps on it.
   PyObject* dict = fs_instance_dict(value);

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "capture/callables.h"
+#include "capture/class_writes.h"
 #include "capture/leaf_hooks.h"
 #include "capture/outside_iterators.h"
 #include "capture/recipe_maker.h"
@@ -124,9 +125,28 @@ void RecipeMaker::add_writes() {
       book_.writes.push_back({WriteKind::Refill, target, {}, add(RecipeKind::Set, nullptr, std::move(items))});
     }
   }
-  for (const auto& [tensor, method, function] : LeafHooks::left(capture_)) {
-    const int32_t target = load(capture_.need_source(tensor.get()));
-    book_.writes.push_back({WriteKind::LeaveHook, target, method, of(function.get())});
+  for (const auto& [tensor, method, function, hook] : LeafHooks::left(capture_)) {
+    const int32_t on = tensor ? load(capture_.need_source(tensor.get())) : -1;
+    const int32_t called = of(function.get());
+    if (!hook) {
+      book_.writes.push_back({WriteKind::LeaveHook, on, method, called});
+    } else if (!tensor) {
+      book_.writes.push_back({WriteKind::LeaveHook, constant(hook.get()), interned("fill"), called});
+    } else {
+      const int32_t both = add(RecipeKind::Tuple, nullptr, {on, called});
+      book_.writes.push_back({WriteKind::LeaveHook, constant(hook.get()), interned("leave"), both});
+    }
+  }
+  for (const auto& [type, name, value] : ClassWrites::left(capture_)) {
+    PyObject* before = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(type.get()), name.get());
+    if (value.get() == before) continue;  // as it was
+    static PyObject* const set = checked(PyObject_GetAttrString(PyImport_AddModule("builtins"), "setattr")).release();
+    static PyObject* const partial =
+        checked(PyObject_GetAttrString(checked(PyImport_ImportModule("functools")).get(), "partial")).release();
+    const int32_t place =
+        add(RecipeKind::Tuple, nullptr, {constant(set), constant(type.get()), constant(name.get())});
+    const int32_t setter = add(RecipeKind::Reduced, nullptr, {constant(partial), place});
+    book_.writes.push_back({WriteKind::LeaveHook, setter, interned("__call__"), of(value.get())});
   }
   for (const auto& [iterator, count] : OutsideIterators::steps(capture_)) {
     const int32_t target = load(capture_.need_source(iterator.get()));

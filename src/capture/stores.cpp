@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/class_writes.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/tensor_history.h"
 #include "python/errors.h"
@@ -125,6 +126,7 @@ void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObjec
     return;
   }
   PyTypeObject* type = Py_TYPE(object);
+  if (PyType_Check(object) && ClassWrites::set(capture, object, name, value)) return;
   if (PyFunction_Check(object) && capture.is_made(object)) {
     python::check(PyObject_SetAttr(object, name, value) == 0);
     return;
@@ -139,7 +141,15 @@ void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObjec
   }
   PyRef key = interned(value ? "__setattr__" : "__delattr__");
   PyObject* setter = class_attribute(capture, type, key.get());
-  if (!PyFunction_Check(setter)) return generic_store(capture, object, name, value);
+  // `__setattr__ = dict.__setitem__`
+  const bool of_object =
+      !setter || (Py_IS_TYPE(setter, &PyWrapperDescr_Type) &&
+                  reinterpret_cast<PyWrapperDescrObject*>(setter)->d_wrapped ==
+                      reinterpret_cast<void*>(PyObject_GenericSetAttr));
+  if (of_object) return generic_store(capture, object, name, value);
+  const bool takes_self = PyFunction_Check(setter) || Py_IS_TYPE(setter, &PyWrapperDescr_Type) ||
+                          Py_IS_TYPE(setter, &PyMethodDescr_Type);
+  if (!takes_self) capture.stop(BreakReason::Write, spelled(object, name));
   CallArgs args;
   args.values = {PyRef::borrow(object), PyRef::borrow(name)};
   if (value) args.values.push_back(PyRef::borrow(value));

@@ -100,7 +100,13 @@ void store_tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name, 
     args.values = {PyRef::borrow(tensor), PyRef::borrow(value)};
     if (change_of_history(capture, method.get(), args)) return;
   }
-  if (!_PyType_Lookup(Py_TYPE(tensor), name)) return store_own_attribute(capture, tensor, name, value);
+  PyObject* found = _PyType_Lookup(Py_TYPE(tensor), name);
+  if (!found || !Py_TYPE(found)->tp_descr_set) {
+    if (found) capture.guard_class_attribute(Py_TYPE(tensor), name, found);
+    return store_own_attribute(capture, tensor, name, value);
+  }
+  if (Py_IS_TYPE(found, &PyProperty_Type) && !python::is_exact_tensor(tensor))
+    return generic_store(capture, tensor, name, value);
   const bool history = text == "data" || text == "requires_grad" || text == "_backward_hooks";
   capture.stop(history ? BreakReason::Autograd : BreakReason::Write,
                history ? fmt::format("`.{}` of a tensor is set", text)

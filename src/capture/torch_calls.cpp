@@ -12,6 +12,7 @@
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/marks.h"
+#include "capture/overridden_calls.h"
 #include "capture/python_forms.h"
 #include "capture/transforms.h"
 #include "python/constants.h"
@@ -103,17 +104,6 @@ void settle_constants(Capture& capture, const Tree& tree) {
   for (const Tree& child : tree.children) settle_constants(capture, child);
 }
 
-// Objects that are no tensors and have rules of their own for torch's functions: what these do is not followed.
-void refuse_overriding(Capture& capture, PyObject* value, const std::string& name) {
-  static PyObject* method = interned("__torch_function__").release();
-  if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
-      refuse_overriding(capture, PySequence_Fast_GET_ITEM(value, i), name);
-  } else if (!python::is_tensor(value) && is_python_class(Py_TYPE(value)) && _PyType_Lookup(Py_TYPE(value), method)) {
-    capture.stop(BreakReason::Argument, name);
-  }
-}
-
 // Guarded, or a number that numpy has computed from those.
 bool may_be_kept(const Capture& capture, const Tree& tree) {
   if (tree.kind == TreeKind::Constant && tree.context) {
@@ -168,6 +158,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   if (runs_python_again) record_conditions(/*all=*/false);
   const std::optional<Flat>& flat_result = options.flat_result;
   auto call = std::make_unique<TorchCall>();
+  if (!module_stacks.empty()) call->modules = module_stacks.back();
   std::vector<std::pair<PyRef, std::vector<Py_ssize_t>>> found;
   std::vector<Py_ssize_t> path;
   call->callable = PyRef::borrow(callable);
@@ -283,7 +274,10 @@ PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyR
   closed(args);
   closed(kwargs);
   if (mark_of(callable).mark == Mark::Disallowed) stop(BreakReason::Disallowed, name);
-  refuse_overriding(*this, args.get(), name);
+  if (is_overridden(*this, args.get(), kwargs.get())) {
+    if (follows) stop(BreakReason::Argument, name);
+    return call_overridden(*this, callable, name, args, kwargs);
+  }
   PyRef with_number = with_number_input(name, args.get(), kwargs.get());
   if (PyRef result = with_number ? PyRef() : number_form(callable, name, args.get(), kwargs.get())) return result;
   if (!with_number) settle_operands(name, args.get(), kwargs.get());

@@ -107,7 +107,7 @@ bool is_written_by_address(PyObject* value) {
 void watch_text_within(Capture& capture, PyObject* value, int depth) {
   capture.settle(value);
   if (is_guardable_constant(value) || PyType_Check(value) || PyModule_Check(value) || is_torch_op(value) ||
-      value == Py_NotImplemented)
+      Py_IS_TYPE(value, &PyMethodDescr_Type) || Py_IS_TYPE(value, &PyWrapperDescr_Type) || value == Py_NotImplemented)
     return;
   if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "the text of a container of tensors");
   auto refuse = [&] { capture.stop(BreakReason::Value, fmt::format("the text of a {}", Py_TYPE(value)->tp_name)); };

@@ -1,6 +1,7 @@
 // The only file but errors.cpp and traced_tensors.cpp that sees torch's Python bindings.
 #include "python/tensor_objects.h"
 
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/ScalarOps.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/DynamicTypes.h>
@@ -53,8 +54,10 @@ const char* overriding_method(PyTypeObject* type) {
     PyRef module = checked(PyImport_ImportModule("torch._C"));
     return checked(PyObject_GetAttrString(module.get(), "_disabled_torch_function_impl")).release();
   }();
+  const bool asked =
+      at::impl::PythonTorchFunctionTLS::get_disabled_state() == at::impl::TorchFunctionDisabledState::ENABLED;
   PyRef function = attribute(reinterpret_cast<PyObject*>(type), "__torch_function__");
-  if (function.get() != disabled && overrides(type, "__torch_function__")) return "__torch_function__";
+  if (asked && function.get() != disabled && overrides(type, "__torch_function__")) return "__torch_function__";
   if (overrides(type, "__torch_dispatch__")) return "__torch_dispatch__";
   return nullptr;
 }

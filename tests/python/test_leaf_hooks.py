@@ -1,4 +1,4 @@
-"""Hooks that captured code leaves on leaves from outside: they run in every backward, as often as eager ones do."""
+"""Hooks that captured code leaves on tensors: they run in every backward, as often as eager ones do."""
 
 import functools
 
@@ -57,7 +57,44 @@ def scale(gradient):
     return gradient * 7
 
 
+def taken_back(x):
+    handle = x.register_hook(scale)
+    handle.remove()
+    return (x * 2).sum()
+
+
+def one_of_two_taken_back(x):
+    first = x.register_hook(scale)
+    second = x.register_hook(lambda gradient: gradient + 1)
+    first.remove()
+    return (x * 2).sum()
+
+
+def computed(x):
+    y = x * 2
+    y.register_hook(scale)
+    return (y * y).sum()
+
+
+def computed_by_what_was_computed(x):
+    y = x.sin()
+    factor = y.detach() + 1
+    y.register_hook(lambda gradient: gradient * factor)
+    z = y * x
+    z.register_hook(functools.partial(note, "computed"))
+    return z.exp().sum()
+
+
+def computed_and_taken_back(x):
+    y = x * 2
+    handle = y.register_hook(scale)
+    y.register_hook(lambda gradient: gradient + 1)
+    handle.remove()
+    return (y * y).sum()
+
+
 PROGRAMS = [doubles, by_what_was_computed, two_in_order, noted, after_accumulation, in_a_function_inside]
+PROGRAMS += [taken_back, one_of_two_taken_back, computed, computed_by_what_was_computed, computed_and_taken_back]
 
 
 def trained(function, x):
@@ -100,18 +137,6 @@ def test_parameters():
         assert same([p.grad for p in mine.parameters()], [p.grad for p in theirs.parameters()])
 
 
-def kept(x):
-    handle = x.register_hook(scale)
-    handle.remove()
-    return (x * 2).sum()
-
-
-def computed(x):
-    y = x * 2
-    y.register_hook(scale)
-    return y.sum()
-
-
 def handed_on(x):
     return in_a_list(x)[0].id >= 0, x * 2
 
@@ -126,7 +151,7 @@ def differentiated(x):
     return gradient
 
 
-@pytest.mark.parametrize("program", [kept, computed, handed_on, differentiated], ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", [handed_on, differentiated], ids=lambda program: program.__name__)
 def test_what_stays_with_python(program):
     def called(function):
         x = torch.ones(3, requires_grad=True)
@@ -139,6 +164,44 @@ def test_what_stays_with_python(program):
     with pytest.raises(firesteel.GraphBreakError):
         firesteel.compile(program, fullgraph=True)(torch.ones(3, requires_grad=True))
     assert same(called(firesteel.compile(program)), called(program))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_of_each_call(backend):
+    def scaling(factor):
+        return lambda gradient: gradient * factor
+
+    def program(x, hook):
+        y = x * 3
+        handle = y.register_hook(hook)
+        return y * 2, x.register_hook(hook), handle
+
+    compiled = firesteel.compile(program, fullgraph=True, backend=backend)
+    firesteel.reset_counters()
+    calls = []
+    for factor in (1.0, 2.0, 5.0):
+        x = torch.ones(3, requires_grad=True)
+        calls.append((factor, x, *compiled(x, scaling(factor))))
+    for factor, x, result, on_leaf, on_computed in calls:
+        result.sum().backward(retain_graph=True)
+        assert same(x.grad, torch.full((3,), 6.0 * factor * factor))
+        on_leaf.remove()
+        on_computed.remove()
+        x.grad = None
+        result.sum().backward()
+        assert same(x.grad, torch.full((3,), 6.0))
+    assert firesteel.counters()["breaks"] == {}
+
+
+def test_a_result_that_keeps_its_gradient():
+    def program(x):
+        y = x * 2
+        y.retain_grad()
+        return y, (y * 3).sum()
+
+    kept, last = firesteel.compile(program, fullgraph=True)(torch.ones(3, requires_grad=True))
+    last.backward()
+    assert same(kept.grad, torch.full((3,), 3.0))
 
 
 def test_an_error_in_the_graph():

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from .. import _C, _progress, _python_forms
 from .._backends import BackendError
-from . import dropin, exceptions, mode_blocks
+from . import dropin, exceptions, mode_blocks, origins
 
 # What fx writes into code by itself.
 _PLAIN = (int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
@@ -121,7 +121,7 @@ class Builder:
         self.examples.append(example)
         return node
 
-    def call(self, function, args, kwargs, ways, types, lines, names):
+    def call(self, function, args, kwargs, ways, types, lines, names, modules):
         """Adds a call; gives the node of each tensor in its result, `ways` leading there and `types` describing it.
 
         `lines` led to the call, from the innermost out. Nodes are named after the variables that were the first to hold
@@ -130,10 +130,12 @@ class Builder:
         if function is _C._set_torch_function_state:  # nothing in a graph asks for them
             return []
         trace = _stack_trace(lines)
+        known = len(self.graph.nodes)
         if function is _python_forms.rows:
             nodes = [self._row(args[0], way[0], described, trace) for way, described in zip(ways, types, strict=True)]
         else:
             nodes = self._nodes_of_call(function, args, kwargs, ways, types, trace)
+        origins.note(itertools.islice(reversed(self.graph.nodes), len(self.graph.nodes) - known), modules)
         for node, name in zip(nodes, names, strict=True):
             if name:
                 node._rename(name)

@@ -1,0 +1,39 @@
+// `__torch_function__`: what tensors of the program's classes, other objects and modes have to say in torch's functions.
+//
+// A function of torch is then called as it is, on stand-ins: torch finds whom to ask, and the Python that it asks is
+// followed like all other. What that calls in the end is part of the graph, under DisableTorchFunctionSubclass.
+#pragma once
+
+#include "capture/builtin_rules.h"
+#include "capture/capture.h"
+
+namespace firesteel::capture {
+
+// A tensor that a plain one may stand for in the graph: none of a class with `__torch_dispatch__`.
+bool may_stand_in(PyObject* tensor);
+
+// Torch's functions ask its class.
+bool is_asked(PyObject* tensor);
+
+// Somebody is asked in a call with these arguments (a tuple and a dict, or null).
+bool is_overridden(Capture& capture, PyObject* args, PyObject* kwargs);
+// The same for an attribute of a tensor; torch's own answer for its subclasses is not waited for.
+bool is_attribute_overridden(Capture& capture, PyObject* tensor);
+// Calls the function, or reads the attribute.
+PyRef call_overridden(Capture& capture, PyObject* callable, const std::string& name, const PyRef& args,
+                      const PyRef& kwargs);
+PyRef overridden_attribute(Capture& capture, PyObject* tensor, PyObject* name);
+// Ends the capture where somebody would be asked in a function that is not looked into.
+void refuse_overridden(Capture& capture, const CallArgs& args, const std::string& name);
+
+// `as_subclass` and `_make_subclass`: the same value of the graph, as an object of another class. Empty: another call.
+PyRef call_subclassing(Capture& capture, PyObject* callable, const CallArgs& args);
+PyObject* subclassing_method();  // Tensor.as_subclass
+
+// The modes that are on; those that were pushed inside must be gone at the end of a piece.
+size_t open_function_modes();
+void close_function_modes(size_t left);
+PyRef innermost_function_mode();
+const std::vector<ControlRule>& function_mode_rules();
+
+}  // namespace firesteel::capture
