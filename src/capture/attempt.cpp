@@ -462,6 +462,7 @@ FunctionResult Attempt::describe(Ending ending, const KeepThreadState& kept) {
       result_ = interpreter_->take_result();
       interpreter_->drop_values();
       segment->result = maker.of(result_.get());
+      gives_input = python::is_tensor(result_.get()) && capture.graph.nodes.empty();
     } else {
       segment->kind = SegmentKind::Break;
       describe_frames(maker);

@@ -10,6 +10,7 @@
 #include "capture/builtin_rules.h"
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
+#include "capture/class_facts.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/inference_mode.h"
 #include "capture/iterables.h"
@@ -384,6 +385,7 @@ constexpr auto kRules = std::to_array<Row>({
     {"itertools", "count", pure},
     {"itertools", "repeat", keeper},
     {"typing", "cast", cast_value},
+    {"inspect", "getattr_static", static_attribute},
     {"copy", "copy", copy_of},
     {"copy", "deepcopy", copy_of},
     {"copyreg", "_slotnames", slot_names},

@@ -128,6 +128,11 @@ void prepare_callable_objects() {
   code_of_dispatch();
 }
 
+bool is_random_generator(PyTypeObject* type) {
+  static PyTypeObject* base = type_in("_random", "Random");
+  return PyType_IsSubtype(type, base);
+}
+
 bool is_partial(PyObject* object) { return Py_IS_TYPE(object, getters().partial); }
 
 bool is_getter_class(PyTypeObject* type) {

@@ -7,6 +7,8 @@ namespace firesteel::capture {
 
 void prepare_callable_objects();  // runs Python that no capture must see
 
+// `random.Random` and its kin.
+bool is_random_generator(PyTypeObject* type);
 bool is_partial(PyObject* object);
 PyRef call_partial(Capture& capture, PyObject* partial, CallArgs args);
 

@@ -347,6 +347,18 @@ bool is_autograd_apply(PyObject* function) {
   return function == apply;
 }
 
+// Of a `random.Random(seed)` made here: what it gives is the same at every call.
+bool is_draw_of_own(const Capture& capture, PyTypeObject* type, std::string_view method, const CallArgs& args) {
+  if (!is_random_generator(type) || args.values.empty() || !capture.is_made(args[0]))
+    return false;
+  const bool is_being_made = std::find(capture.instantiating.begin(), capture.instantiating.end(),
+                                       Py_TYPE(args[0])) != capture.instantiating.end();
+  if (capture.is_unknown(args[0]) && !is_being_made) return false;
+  // Without a seed, chance decides.
+  const bool seeded = args.values.size() == 2 && args[1] != Py_None && is_guardable_constant(args[1]);
+  return method == "seed" ? seeded : true;
+}
+
 // A function that torch.jit.script has compiled: the Python function it was made from.
 PyRef scripted_function(PyObject* callable) {
   if (std::string_view(Py_TYPE(callable)->tp_name) != "torch.jit.ScriptFunction" &&
@@ -427,6 +439,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     return capture.torch_call(callable, *name, args.tuple(), args.dict());
   if (PyObject* form = python_form(callable)) return call_form(capture, callable, form, std::move(args));
   if (PyRef made = call_subclassing(capture, callable, args)) return made;
+  if (PyObject* form = form_of_draw(capture, callable)) return call_form(capture, callable, form, std::move(args));
   if (const ForbiddenLeaf* leaf = forbidden_leaf(callable)) {
     if (PyRef given = args.tuple(); is_overridden(capture, given.get(), nullptr))
       return call_overridden(capture, callable, leaf->name, given, args.dict());
@@ -467,6 +480,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     const std::string_view name = python::text_of(method->d_common.d_name);
     if (has_container_methods(type)) return call_container_method(capture, callable, type, name, args);
     if (PyRef found = call_pattern_method(capture, callable, args)) return found;
+    if (is_draw_of_own(capture, type, name, args)) return args.call(callable);
     if (!args.values.empty() && capture.is_made(args[0]) &&
         (PyIter_Check(args[0]) || PyExceptionInstance_Check(args[0]))) {
       settle_all_of(capture, args);

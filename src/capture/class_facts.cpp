@@ -5,10 +5,12 @@
 
 #include <fmt/format.h>
 
+#include "capture/as_it_is.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/getters.h"
 #include "python/errors.h"
+#include "python/tensor_objects.h"
 
 namespace firesteel::capture {
 
@@ -55,6 +57,33 @@ PyRef class_fact(Capture& capture, PyObject* object, PyObject* name) {
   if (!is_name) return capture.admit(value.get(), capture.sources.computed(getter_of(name), source, nullptr));
   return capture.admit_value(
       value.get(), capture.sources.step(source, text == "__name__" ? AccessKind::Name : AccessKind::Qualname));
+}
+
+PyRef static_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
+  const bool plain = args.values.size() >= 2 && !args.keyword_count() && PyUnicode_CheckExact(args[1]) &&
+                     !python::is_tensor(args[0]) && !PyModule_Check(args[0]);
+  auto* type = plain && PyType_Check(args[0]) ? reinterpret_cast<PyTypeObject*>(args[0]) : Py_TYPE(args[0]);
+  if (!plain || !is_python_class(type)) return run_as_it_is(capture, callable, args, false);
+  const PyRef name = interned(std::string(python::text_of(args[1])).c_str());
+  PyObject* found = _PyType_Lookup(type, name.get());
+  capture.guard_class_attribute(type, name.get(), found);
+  if (!PyType_Check(args[0]) && !(found && Py_TYPE(found)->tp_descr_get && Py_TYPE(found)->tp_descr_set)) {
+    PyObject* dict = guards::instance_dict(args[0]);
+    const Source* source = capture.source_of(args[0]);
+    const Source* in = source ? capture.sources.step(source, AccessKind::InstanceDict) : nullptr;
+    PyObject* value = dict ? PyDict_GetItemWithError(dict, name.get()) : nullptr;
+    if (value) return in ? capture.read_key(dict, in, name.get(), value) : capture.adopt(PyRef::borrow(value));
+    if (in && dict) capture.guard_absent(dict, in, name.get());
+    if (in && !dict) capture.add_guard({GuardKind::Absent, in, name});
+  }
+  if (found) {
+    const std::string path = fmt::format("{}.{}", type->tp_name, python::text_of(name.get()));
+    return capture.admit(found, capture.sources.pinned(found, path));
+  }
+  // A class's own class is asked as well.
+  if (PyType_Check(args[0]) && Py_TYPE(args[0]) != &PyType_Type) return run_as_it_is(capture, callable, args, false);
+  if (args.values.size() > 2) return args.values[2];
+  return args.call(callable);  // raises
 }
 
 PyRef subclasses_of(Capture& capture, PyObject* type) {

@@ -7,6 +7,8 @@ namespace firesteel::capture {
 
 // Guarded, since all of it can be set. Empty for all other attributes.
 PyRef class_fact(Capture& capture, PyObject* type, PyObject* name);
+// inspect.getattr_static of a class or an object of one: what lies there, no descriptor asked.
+PyRef static_attribute(Capture& capture, PyObject* callable, CallArgs& args);
 // type.__subclasses__(), guarded as well.
 PyRef subclasses_of(Capture& capture, PyObject* type);
 

@@ -15,7 +15,7 @@ using python::checked;
 constexpr int kDeepest = 6;
 
 struct Forms {
-  std::unordered_map<PyObject*, PyObject*> always, with_tensors, with_types, of_extremes;
+  std::unordered_map<PyObject*, PyObject*> always, with_tensors, with_types, of_extremes, of_draws;
 
   Forms() {
     PyRef module = checked(PyImport_ImportModule("firesteel._python_forms"));
@@ -23,6 +23,8 @@ struct Forms {
     fill(with_tensors, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TENSORS")).release());
     fill(with_types, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TYPES")).release());
     fill(of_extremes, checked(PyObject_GetAttrString(module.get(), "FORMS_OF_EXTREMES")).release());
+    PyRef draws = checked(PyImport_ImportModule("firesteel._random_forms"));
+    fill(of_draws, checked(PyObject_GetAttrString(draws.get(), "FORMS_OF_DRAWS")).release());
   }
 
   static void fill(std::unordered_map<PyObject*, PyObject*>& table, PyObject* given) {
@@ -79,6 +81,12 @@ PyObject* form_of_extreme(const Capture& capture, PyObject* callable, const Call
   };
   if (!capture.whole_stretches || !is_either(args[0]) || !is_either(args[1])) return nullptr;
   return python::is_tensor(args[0]) || python::is_tensor(args[1]) ? found_in(forms().of_extremes, callable) : nullptr;
+}
+
+PyObject* form_of_draw(const Capture& capture, PyObject* callable) {
+  return capture.whole_stretches && capture.takes_data_numbers && PyCallable_Check(callable)
+             ? found_in(forms().of_draws, callable)
+             : nullptr;
 }
 
 PyRef call_form(Capture& capture, PyObject* callable, PyObject* form, CallArgs args) {

@@ -420,6 +420,11 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
   if (const PyRef shown = dict_behind(capture_, value)) return call(reinterpret_cast<PyObject*>(type), {shown.get()});
   if (PyWeakref_CheckRefExact(value) && PyWeakref_GET_OBJECT(value) != Py_None)
     return call(reinterpret_cast<PyObject*>(type), {PyWeakref_GET_OBJECT(value)});
+  if (is_random_generator(type)) {
+    // Its state lies in the C object; a subclass may keep more.
+    if (type->tp_base && std::string_view(type->tp_base->tp_name) == "_random.Random") return reduced(value);
+    throw NoRecipe{PyRef::borrow(value), type->tp_name};
+  }
   if (is_python_class(type)) return instance(value);
   throw NoRecipe{PyRef::borrow(value), type->tp_name};
 }

@@ -204,7 +204,7 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
       segment.runner =
           make_checking_runner(std::move(segment.runner), std::move(eager), all_inputs, slot_count, segment);
     }
-  } else if (!empty && backend.kind == Backend::Callable && !capture.graph.nodes.empty()) {
+  } else if (backend.kind == Backend::Callable && (!capture.graph.nodes.empty() || attempt.gives_input)) {
     Graph graph = with_sizes(capture.graph, capture.size_hints);
     std::vector<BackendInput> inputs = backend_inputs(capture, *attempt.backend_paths, slots);
     segment.runner = make_callable_runner(std::move(graph), std::move(inputs), backend.compiler);
@@ -371,6 +371,7 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
     if (broken && whole && broken->reason == BreakReason::Exception && capture.uncaught)
       throw_as_itself(formed_exception(capture.uncaught.get()).get());
     if (!broken) {
+      attempt->gives_input = attempt->gives_input && whole;  // PyTorch has a graph of it then, and else none
       finish(*attempt, std::move(executable), backend, ambient);
       // A break between the instructions of a frame that was entered is one like any other.
       if (reason && reason->depth > 1 && reason->depth <= attempt->segment->frames.size()) reason->depth = 1;

@@ -56,6 +56,33 @@ def test_classes_tell_of_themselves(tmp_path):
                 return x + 1, str(error)
         self.once(raises, ones)
 
+    def test_attributes_as_they_lie(self):
+        import inspect
+        class Base:
+            @property
+            def twice(self):
+                return 2
+            kept = 3
+        def f(x, one):
+            found = inspect.getattr_static(Base, "twice")
+            return x + 1, found.fget(one), inspect.getattr_static(one, "kept"), inspect.getattr_static(one, "own", 4), \\
+                inspect.getattr_static(Base, "other", 5)
+        one = Base()
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        self.assertEqual(compiled(ones, one), (ones + 1, 2, 3, 4, 5))
+        one.kept, one.own, Base.other = 6, 7, 8
+        self.assertEqual(compiled(ones, one), (ones + 1, 2, 6, 7, 8))
+
+    def test_a_tensor_given_back(self):
+        def f(x, changes):
+            return x + 1 if changes else x
+        counter = CompileCounter()
+        compiled = torch.compile(f, backend=counter, fullgraph=True)
+        self.assertIs(compiled(ones, False), ones)
+        self.assertEqual((counter.frame_count, counter.op_count), (1, 0))
+        same(compiled(ones, True), ones + 1)
+        self.assertEqual((counter.frame_count, counter.op_count), (2, 1))
+
     def test_a_number_is_not_called(self):
         def f(x, number):
             try:

@@ -1,0 +1,67 @@
+"""Tests as PyTorch's users write them: numbers of Python's random module in one graph."""
+
+from suite import passes
+
+
+def test_random_numbers(tmp_path):
+    passes(
+        """
+    import random
+    globals()["random"] = random
+
+    def drawn(self, f, seed=5, **options):
+        "What three calls give that start with that seed."
+        random.seed(seed)
+        return [f(ones) for _ in range(3)], random.random()
+
+    def test_each_call_draws(self):
+        def f(x):
+            y = x * random.uniform(1, 2) + random.randint(1, 6)
+            return y - random.randrange(10), random.random(), random.gauss(0, 1), random.randint(0, 99)
+        for backend in ("eager", "aot_eager", "inductor"):
+            torch._dynamo.reset()
+            self.assertEqual(self.drawn(torch.compile(f, backend=backend, fullgraph=True)), self.drawn(f))
+        counter = CompileCounter()
+        self.assertEqual(self.drawn(torch.compile(f, backend=counter, fullgraph=True)), self.drawn(f))
+        self.assertEqual(counter.frame_count, 1)
+
+    def test_other_draws_end_the_graph(self):
+        def f(x):
+            items = [1, 2, 3]
+            random.shuffle(items)
+            return x * random.choice(items) + 1, items
+        self.assertEqual(self.drawn(torch.compile(f, backend="eager")), self.drawn(f))
+        with self.assertRaises(Unsupported):
+            torch.compile(f, backend="eager", fullgraph=True)(ones)
+
+    def test_generators_made_inside(self):
+        def f(x):
+            own, other = random.Random(3), random.Random(4)
+            other.setstate(own.getstate())
+            items = [1, 2, 3, 4]
+            own.shuffle(items)
+            return x * own.random() + own.randint(1, 9), other.uniform(0, 1), items
+        self.assertEqual(self.drawn(torch.compile(f, backend="eager", fullgraph=True)), self.drawn(f))
+
+    def test_generators_given_back(self):
+        class Holder:
+            def __init__(self):
+                self.own = random.Random(7)
+        def f(x):
+            holder = Holder()
+            holder.own.random()
+            return x * holder.own.random(), holder
+        for options in ({}, {"fullgraph": True}):
+            result, holder = torch.compile(f, backend="eager", **options)(ones)
+            wanted, kept = f(ones)
+            self.assertEqual(result, wanted)
+            self.assertEqual(holder.own.random(), kept.own.random())
+
+    def test_chance_is_no_seed(self):
+        def f(x):
+            return x + random.Random().random()
+        compiled = torch.compile(f, backend="eager")
+        self.assertFalse(same(compiled(ones), compiled(ones)))
+    """,
+        tmp_path,
+    )
