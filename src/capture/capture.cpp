@@ -112,6 +112,19 @@ void Capture::stop_for_python_error() {
   stop(BreakReason::Exception, fmt::format("{}: {}", name, message));
 }
 
+namespace {
+
+// The error that is set was made by the captured code.
+bool is_raised_by_code(const Capture& capture) {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  const bool made = value && PyExceptionInstance_Check(value) && capture.birth_of(value) >= 0;
+  PyErr_Restore(type, value, traceback);
+  return made;
+}
+
+}  // namespace
+
 void Capture::stop_for_own_error() {
   if (interrupted) refuse_with_python_error();
   static PyObject* own = [] {
@@ -119,12 +132,14 @@ void Capture::stop_for_own_error() {
     PyRef module = python::checked(PyImport_ImportModule("firesteel._C"));
     return python::checked(PyObject_GetAttrString(module.get(), "Error")).release();
   }();
-  // Nor is it the code's own that memory or the stack ran out here: where it runs for real they may well last.
-  if (PyErr_ExceptionMatches(own) || PyErr_ExceptionMatches(PyExc_MemoryError)) stop_for_python_error();
-  if (PyErr_ExceptionMatches(PyExc_RecursionError)) {
-    PyErr_Clear();
-    stop(BreakReason::Depth, "as many as Python allows");
-  }
+  if (PyErr_ExceptionMatches(own)) stop_for_python_error();
+  // Nor is it the code's own that memory or the stack ran out here, but where it raises that error itself: where it runs
+  // for real they may well last.
+  const bool ran_out = PyErr_ExceptionMatches(PyExc_MemoryError) || PyErr_ExceptionMatches(PyExc_RecursionError);
+  if (!ran_out || is_raised_by_code(*this)) return;
+  if (PyErr_ExceptionMatches(PyExc_MemoryError)) stop_for_python_error();
+  PyErr_Clear();
+  stop(BreakReason::Depth, "as many as Python allows");
 }
 
 void Capture::guard_present(PyObject* dict, const Source* in, PyObject* key) {

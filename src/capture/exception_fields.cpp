@@ -6,6 +6,7 @@
 
 #include <string_view>
 
+#include "capture/cpython/frame_object_shim.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/journal.h"
 #include "python/errors.h"
@@ -66,8 +67,10 @@ int64_t place_in_traceback(PyTracebackObject* entry) {
 PyRef new_traceback(PyObject* next, PyObject* code, PyObject* globals, int64_t place) {
   const PyRef frame = python::checked(reinterpret_cast<PyObject*>(
       PyFrame_New(PyThreadState_Get(), reinterpret_cast<PyCodeObject*>(code), globals, nullptr)));
+  const int instruction = static_cast<int>(place);  // in bytes
+  fs_frame_object_stands_at(reinterpret_cast<PyFrameObject*>(frame.get()), instruction / 2);
   return python::checked(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyTraceBack_Type), "OOii",
-                                               next ? next : Py_None, frame.get(), static_cast<int>(place),
+                                               next ? next : Py_None, frame.get(), instruction,
                                                static_cast<int>(place >> 32)));
 }
 

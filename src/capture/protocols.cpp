@@ -265,7 +265,12 @@ PyRef get_iterator(Capture& capture, PyObject* value) {
   PyTypeObject* type = Py_TYPE(value);
   static PyObject* iter_name = interned("__iter__").release();
   PyObject* method = !is_c_class(type) ? _PyType_Lookup(type, iter_name) : nullptr;
-  if (method && PyFunction_Check(method)) return call_special(capture, value, "__iter__");
+  if (method && PyFunction_Check(method)) {
+    PyRef iterator = call_special(capture, value, "__iter__");
+    if (PyIter_Check(iterator.get())) return iterator;
+    PyErr_Format(PyExc_TypeError, "iter() returned non-iterator of type '%.100s'", Py_TYPE(iterator.get())->tp_name);
+    python::throw_python_error();
+  }
   if (PyObject* dict = fs_view_dict(value)) {
     capture.consult(dict, /*finds_tensors=*/true);
     return capture.made(checked(PyObject_GetIter(value)));

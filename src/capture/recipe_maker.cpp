@@ -296,10 +296,9 @@ int32_t RecipeMaker::exception(PyObject* value) {
   });
 }
 
-// The frames of a capture hold stand-ins: others of the same code at the same lines take their places. Where pieces may
-// be eager, the frames of the call itself stand in a traceback, and so they should.
+// The frames of a capture hold stand-ins: others of the same code at the same lines take their places.
 int32_t RecipeMaker::traceback(PyObject* value) {
-  if (!capture_.whole_stretches) throw NoRecipe{PyRef::borrow(value), "an exception that was raised"};
+  if (!capture_.whole_stretches) throw NoRecipe{PyRef::borrow(value), "a traceback"};
   auto* entry = reinterpret_cast<PyTracebackObject*>(value);
   const PyRef code = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(entry->tb_frame)));
   const PyRef globals = PyRef::steal(PyFrame_GetGlobals(entry->tb_frame));
@@ -383,7 +382,12 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
     const char* name = PyDictKeys_Check(value) ? "keys" : PyDictValues_Check(value) ? "values" : "items";
     return add(RecipeKind::Call, interned(name).get(), {of(dict)});
   }
-  if (PyExceptionInstance_Check(value)) return exception(value);
+  if (PyExceptionInstance_Check(value)) {
+    // Where pieces may be eager, the frames of the call itself stand in a traceback, and so they should.
+    const PyRef raised = PyRef::steal(PyException_GetTraceback(value));
+    if (raised && !capture_.whole_stretches) throw NoRecipe{PyRef::borrow(value), "an exception that was raised"};
+    return exception(value);
+  }
   if (PyTraceBack_Check(value)) return traceback(value);
   if (is_deque(value) && is_c_class(type)) {
     PyRef items = checked(PySequence_List(value));

@@ -97,6 +97,17 @@ def patch_dynamo_config(*args, **kwargs):
 patch_dynamo_config.inside = lambda *args, **kwargs: AsItIs()
 
 
+def enter_patch(patch):
+    return dropin.original(decorators.DynamoConfigPatchProxy.__enter__)(patch)
+
+
+def leave_patch(patch, *exception):
+    return dropin.original(decorators.DynamoConfigPatchProxy.__exit__)(patch, *exception)
+
+
+enter_patch.inside = leave_patch.inside = lambda *args: None
+
+
 def reset_code(code):
     """Forgets what was compiled of a function, and of all others: they are compiled again at their next calls."""
     firesteel.reset()
@@ -150,7 +161,7 @@ def routes():
         "forbid_in_graph": misuse_as_pytorch_says(firesteel.forbid_in_graph),
         "nonstrict_trace": misuse_as_pytorch_says(firesteel.nonstrict_trace),
         "assume_constant_result": misuse_as_pytorch_says(firesteel.assume_constant_result),
-        "substitute_in_graph": firesteel.substitute_in_graph,
+        "substitute_in_graph": torch_names.substitute_in_graph,
         "graph_break": firesteel.graph_break,
         "step_unsupported": firesteel.skip_frame,
         "skip_frame": firesteel.skip_frame,
@@ -168,6 +179,8 @@ def routes():
     yield decorators, "set_stance", firesteel.set_stance
     yield decorators, "skip", skip
     yield decorators, "patch_dynamo_config", patch_dynamo_config
+    yield decorators.DynamoConfigPatchProxy, "__enter__", enter_patch
+    yield decorators.DynamoConfigPatchProxy, "__exit__", leave_patch
     yield decorators, "leaf_function", leaf_function
     yield opaque_object, "register_opaque_type", register_opaque_type
     yield eval_frame, "OptimizedModule", optimized_modules.OptimizedModule

@@ -130,12 +130,27 @@ def misuse_as_pytorch_says(function):
 
 
 def allow_in_graph(fn):
-    """A torch.autograd.Function is one call of the graph as it is."""
+    """A torch.autograd.Function is one call of the graph as it is: then nobody looks into its methods, either."""
     if callers.is_pytorch():
         return dropin.original(sys.modules["torch._dynamo"].allow_in_graph)(fn)
     if isinstance(fn, type) and issubclass(fn, torch.autograd.Function):
+        firesteel._C._set_mark(fn, "Allowed")
         return fn
     return misuse_as_pytorch_says(firesteel.allow_in_graph)(fn)
+
+
+def substitute_in_graph(original_fn, **options):
+    """What PyTorch's own tools look for is left on what a program calls from then on."""
+    register = firesteel.substitute_in_graph(original_fn, **options)
+
+    def wrapper(traceable_fn):
+        wrapped = register(traceable_fn)
+        wrapped.__torch_dynamo_original__ = original_fn
+        wrapped.__torch_dynamo_polyfill__ = traceable_fn
+        wrapped.__torch_dynamo_can_constant_fold_through__ = options.get("can_constant_fold_through", False)
+        return wrapped
+
+    return wrapper
 
 
 def disable(fn=None, recursive=True, *, reason=None, wrapping=True):
@@ -223,7 +238,7 @@ def early_routes():
         "set_stance": firesteel.set_stance,
         "set_default_backend": lambda backend: firesteel.set_default_backend(backend and known_backend(backend)),
         "get_default_backend": lambda: _backends.get_default_backend() if _backends.is_default_set() else "inductor",
-        "substitute_in_graph": firesteel.substitute_in_graph,
+        "substitute_in_graph": substitute_in_graph,
         "allow_in_graph": allow_in_graph,
         "assume_constant_result": misuse_as_pytorch_says(firesteel.assume_constant_result),
     }

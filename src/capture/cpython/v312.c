@@ -2,6 +2,7 @@
  * exported: a frame that ran elsewhere is ended by CPython's own interpreter, for which one last instruction is left to
  * run. */
 #define Py_BUILD_CORE 1
+#include "capture/cpython/frame_object_shim.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/cpython/generator_shim.h"
 
@@ -81,6 +82,14 @@ FsFrame* fs_frame_show(PyThreadState* state, FsFrame* frame) {
 }
 
 void fs_frame_set_instruction(FsFrame* frame, int index) { frame->prev_instr = _PyCode_CODE(frame->f_code) + index; }
+void fs_frame_object_stands_at(PyFrameObject* object, int index) {
+  FsFrame* frame = object->f_frame;
+  const PyCodeObject* code = frame->f_code;
+  fs_frame_set_instruction(frame, index);
+  for (int i = code->co_nlocalsplus - code->co_nfreevars; i < code->co_nlocalsplus; ++i) {
+    if (!frame->localsplus[i]) frame->localsplus[i] = PyCell_New(NULL);
+  }
+}
 int fs_frame_next(FsFrame* frame) { return (int)(frame->prev_instr - _PyCode_CODE(frame->f_code)) + 1; }
 void fs_frame_set_next(FsFrame* frame, int index) { frame->prev_instr = _PyCode_CODE(frame->f_code) + index - 1; }
 int fs_frame_depth(FsFrame* frame) { return frame->stacktop - frame->f_code->co_nlocalsplus; }

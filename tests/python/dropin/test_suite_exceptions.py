@@ -184,3 +184,53 @@ def test_data_of_a_tensor_with_history(tmp_path):
             torch._dynamo.reset()
     """
     assert passes(body, tmp_path) == 1
+
+
+def test_errors_that_the_code_raises_itself(tmp_path):
+    body = """
+    def test_of_memory_and_of_the_stack(self):
+        for kind in (MemoryError, RecursionError, KeyboardInterrupt):
+            def fn(x):
+                try:
+                    raise kind("mine")
+                except kind as error:
+                    return x + 1, str(error)
+
+            self.assertEqual(torch.compile(fn, backend="eager", fullgraph=True)(ones), (ones + 1, "mine"))
+
+    def test_of_what_is_no_iterator(self):
+        class Odd:
+            def __iter__(self):
+                return 5
+
+        odd = Odd()
+
+        def fn(x):
+            try:
+                return iter(odd)
+            except TypeError as error:
+                return x + 1, str(error)
+
+        self.assertEqual(torch.compile(fn, backend="eager", fullgraph=True)(ones), fn(ones))
+
+    def test_frames_of_tracebacks_can_be_looked_at(self):
+        def made(step):
+            def fn(x):
+                def inner():
+                    return step + x
+                try:
+                    raise ValueError(inner())
+                except ValueError as error:
+                    return x + 1, error
+            return fn
+
+        error = torch.compile(made(3), backend="eager", fullgraph=True)(ones)[1]
+        frame = error.__traceback__.tb_frame
+        self.assertEqual(frame.f_code.co_name, "fn")
+        self.assertEqual(frame.f_lineno, error.__traceback__.tb_lineno)
+        self.assertIs(frame.f_globals, globals())
+        self.assertEqual(frame.f_locals, {})
+        frame.clear()
+        self.assertEqual(frame.f_locals, {})
+    """
+    assert passes(body, tmp_path) == 3
