@@ -89,8 +89,6 @@ PyRef operator_member(Capture& capture, PyObject* owner, PyObject* name) {
   return capture.admit(value.get(), capture.sources.pinned(value.get(), std::string(python::text_of(name))));
 }
 
-PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject* name, PyObject* found);
-
 PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name) {
   if (std::string_view(Py_TYPE(module)->tp_name) == "torch._ops" ||
       std::string_view(Py_TYPE(module)->tp_name).starts_with("_Op")) {
