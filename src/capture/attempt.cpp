@@ -376,6 +376,7 @@ FunctionResult Attempt::interpret(const std::vector<at::Tensor>& stand_ins) {
   KeepThreadState kept(start_.state);
   CaptureScope scope(capture);
   capture.enter(stand_ins);
+  const FunctionModesAround modes_around(capture);
   if (start_.shape)
     name_inputs_as_forward_does(capture, fs_frame_code(start_.frame()), *fs_frame_locals(start_.frame()));
   // Gone before the scope is: what it holds belongs to the capture to the last.

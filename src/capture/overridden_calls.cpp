@@ -189,17 +189,51 @@ PyRef call_subclassing(Capture& capture, PyObject* callable, const CallArgs& arg
   return capture.made(std::move(made));
 }
 
+namespace {
+
+PyRef mode_at(size_t place) {
+  PyRef module = checked(PyImport_ImportModule("torch._C"));
+  return checked(PyObject_CallMethod(module.get(), "_get_function_stack_at", "n", static_cast<Py_ssize_t>(place)));
+}
+
+}  // namespace
+
+FunctionModesAround::FunctionModesAround(Capture& capture)
+    : count_(open_function_modes()), before_(PythonTorchFunctionTLS::get_state()) {
+  for (size_t i = 0; i < count_; ++i) {
+    PyRef mode = mode_at(i);
+    capture.remember(mode.get(), capture.sources.kept(mode.get(), "a mode of torch's functions"));
+    find_attribute(capture, mode.get(), hook_name());
+  }
+}
+
+FunctionModesAround::~FunctionModesAround() {
+  if (open_function_modes() >= count_) return;
+  const TorchFunctionDisabledState state = PythonTorchFunctionTLS::get_disabled_state();
+  PythonTorchFunctionTLS::set_state(before_);
+  PythonTorchFunctionTLS::set_disabled_state(state);
+}
+
+WithoutFunctionModes::WithoutFunctionModes() {
+  if (!open_function_modes()) return;
+  before_ = PythonTorchFunctionTLS::get_state();
+  while (open_function_modes()) PythonTorchFunctionTLS::pop_stack();
+}
+
+WithoutFunctionModes::~WithoutFunctionModes() {
+  if (!before_) return;
+  const TorchFunctionDisabledState state = PythonTorchFunctionTLS::get_disabled_state();
+  PythonTorchFunctionTLS::set_state(*before_);
+  PythonTorchFunctionTLS::set_disabled_state(state);
+}
+
 size_t open_function_modes() { return static_cast<size_t>(PythonTorchFunctionTLS::stack_len()); }
 
 void close_function_modes(size_t left) {
   while (open_function_modes() > left) PythonTorchFunctionTLS::pop_stack();
 }
 
-PyRef innermost_function_mode() {
-  PyRef module = checked(PyImport_ImportModule("torch._C"));
-  return checked(PyObject_CallMethod(module.get(), "_get_function_stack_at", "n",
-                                     static_cast<Py_ssize_t>(open_function_modes()) - 1));
-}
+PyRef innermost_function_mode() { return mode_at(open_function_modes() - 1); }
 
 const std::vector<ControlRule>& function_mode_rules() {
   static const auto* rows = new std::vector<ControlRule>{

@@ -4,6 +4,10 @@
 // followed like all other. What that calls in the end is part of the graph, under DisableTorchFunctionSubclass.
 #pragma once
 
+#include <optional>
+
+#include <ATen/PythonTorchFunctionTLS.h>
+
 #include "capture/builtin_rules.h"
 #include "capture/capture.h"
 
@@ -29,6 +33,31 @@ void refuse_overridden(Capture& capture, const CallArgs& args, const std::string
 // `as_subclass` and `_make_subclass`: the same value of the graph, as an object of another class. Empty: another call.
 PyRef call_subclassing(Capture& capture, PyObject* callable, const CallArgs& args);
 PyObject* subclassing_method();  // Tensor.as_subclass
+
+// The modes that were on before the capture, which it may read, and finds again when it ends.
+class FunctionModesAround {
+ public:
+  explicit FunctionModesAround(Capture& capture);
+  ~FunctionModesAround();
+  FunctionModesAround(const FunctionModesAround&) = delete;
+  FunctionModesAround& operator=(const FunctionModesAround&) = delete;
+
+ private:
+  size_t count_;
+  at::impl::PythonTorchFunctionTLS before_;
+};
+
+// While one lives no mode is on: what they have to say was followed, and is part of the graph that runs.
+class WithoutFunctionModes {
+ public:
+  WithoutFunctionModes();
+  ~WithoutFunctionModes();
+  WithoutFunctionModes(const WithoutFunctionModes&) = delete;
+  WithoutFunctionModes& operator=(const WithoutFunctionModes&) = delete;
+
+ private:
+  std::optional<at::impl::PythonTorchFunctionTLS> before_;
+};
 
 // The modes that are on; those that were pushed inside must be gone at the end of a piece.
 size_t open_function_modes();

@@ -3,6 +3,7 @@
 
 #include "aot/data_ops.h"
 #include "aot/random_start.h"
+#include "capture/overridden_calls.h"
 #include "capture/segment.h"
 #include "python/errors.h"
 #include "runtime/watched_runs.h"
@@ -65,6 +66,7 @@ RunEnd run_segment(const Segment& segment, PyObject* const* slots, PyThreadState
     std::optional<WatchedRun> shown;
     if (segment.runner && is_watched()) shown.emplace(watched_name(segment));
     RandomStart start(segment.rerun.generators);
+    const WithoutFunctionModes no_modes;
     try {
       if (segment.runner && !segment.runner->run(slots, outputs)) return RunEnd::Unfit;
     } catch (const DataMismatch& mismatch) {

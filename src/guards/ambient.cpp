@@ -19,6 +19,24 @@ namespace {
 thread_local BreakPolicy t_break_policy = BreakPolicy::Unsaid;
 uint64_t g_controls = 0;  // guarded by the GIL
 
+using python::PyRef;
+
+// The device of a mode that gives it to factories; empty for other modes.
+std::string device_of_mode(int64_t place) {
+  static PyObject* const at =
+      python::checked(
+          PyObject_GetAttrString(python::checked(PyImport_ImportModule("torch._C")).get(), "_get_function_stack_at"))
+          .release();
+  PyRef mode = python::checked(PyObject_CallFunction(at, "L", static_cast<long long>(place)));
+  PyRef module = PyRef::borrow(PyDict_GetItemString(PyImport_GetModuleDict(), "torch.utils._device"));
+  PyRef type = module ? python::attribute(module.get(), "DeviceContext") : PyRef();
+  if (reinterpret_cast<PyObject*>(Py_TYPE(mode.get())) != type.get()) return {};
+  PyRef device = python::attribute(mode.get(), "device");
+  PyRef text = device ? PyRef::steal(PyObject_Str(device.get())) : PyRef();
+  if (!text) PyErr_Clear();
+  return std::string(python::text_of(text.get()));
+}
+
 }  // namespace
 
 BreakPolicy& break_policy() { return t_break_policy; }
@@ -51,8 +69,12 @@ Ambient Ambient::current() {
   state.forward_grad = c10::AutogradState::get_tls_state().get_fw_grad_mode();
   state.deterministic = at::globalContext().deterministicAlgorithms();
   state.only_warns = at::globalContext().deterministicAlgorithmsWarnOnly();
-  state.python_modes =
-      at::impl::PythonTorchFunctionTLS::stack_len() > 0 || c10::impl::TorchDispatchModeTLS::any_modes_set();
+  state.python_modes = c10::impl::TorchDispatchModeTLS::any_modes_set();
+  for (int64_t i = 0; i < at::impl::PythonTorchFunctionTLS::stack_len(); ++i) {
+    const std::string device = device_of_mode(i);
+    state.python_modes |= device.empty();
+    state.devices += device + ";";
+  }
   state.torch_functions = static_cast<uint8_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state());
   state.breaks = t_break_policy;
   state.controls = g_controls;
@@ -82,6 +104,7 @@ std::string Ambient::difference(const Ambient& now) const {
   if (now.deterministic != deterministic) return switched("deterministic mode", now.deterministic, deterministic);
   if (now.only_warns != only_warns) return switched("deterministic mode that only warns", now.only_warns, only_warns);
   if (now.torch_functions != torch_functions) return "__torch_function__ is switched off or on";
+  if (now.devices != devices) return fmt::format("tensors are made on `{}`, were on `{}`", now.devices, devices);
   if (now.python_modes != python_modes)
     return switched("a torch function or dispatch mode", now.python_modes, python_modes);
   if (now.breaks != breaks) return "error_on_graph_break() says something else";

@@ -248,3 +248,47 @@ def test_what_is_not_looked_into_is_no_part_of_a_graph():
 
     with pytest.raises(firesteel.GraphBreakError, match="FS-ARGUMENT"):
         firesteel.compile(program, fullgraph=True)(torch.ones(4))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_default_device_around(backend):
+    def program(x):
+        y = torch.ones(4) + x
+        with Subtracting():
+            return torch.add(y, torch.zeros(4)), torch.empty(2).device, torch.arange(3)
+
+    def broken(x):
+        with torch.device("cpu"):
+            y = torch.ones(4) + x
+            firesteel.graph_break()
+            z = y * torch.ones(4)
+        return z + 1
+
+    x = torch.linspace(-1, 1, 4)
+    compiled, in_pieces = (firesteel.compile(function, backend=backend) for function in (program, broken))
+    captured = []
+    for _ in range(CALLS):
+        with torch.device("cpu"):
+            assert same(compiled(x), program(x))
+        assert same(in_pieces(x), broken(x))
+        captured.append(firesteel.counters()["captured"])
+    assert len(set(captured)) == 1
+    torch.set_default_device("meta")
+    try:
+        assert compiled(x.to("meta"))[1] == torch.device("meta")
+        assert torch.overrides._len_torch_function_stack() == 1
+    finally:
+        torch.set_default_device(None)
+    assert same(compiled(x), program(x))
+    assert firesteel.counters()["fallbacks"] == {}
+    assert torch.overrides._len_torch_function_stack() == 0
+
+
+def test_an_error_under_a_default_device():
+    def program(x):
+        raise ValueError(torch.ones(4) + x)
+
+    with torch.device("cpu"):
+        with pytest.raises(ValueError):
+            firesteel.compile(program)(torch.ones(4))
+        assert torch.overrides._len_torch_function_stack() == 1
