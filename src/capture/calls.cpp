@@ -443,7 +443,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (PyObject* form = form_of_draw(capture, callable)) return call_form(capture, callable, form, std::move(args));
   if (const ForbiddenLeaf* leaf = forbidden_leaf(callable)) {
     if (PyRef given = args.tuple(); is_overridden(capture, given.get(), nullptr))
-      return call_overridden(capture, callable, leaf->name, given, args.dict());
+      return call_overridden(capture, callable, leaf->name, capture.substitute(given.get()), args.dict());
     if (std::string_view(leaf->name) == "item" && args.values.size() == 1 && python::is_tensor(args[0]) &&
         is_known(python::unpack(args[0])))
       return args.call(callable);

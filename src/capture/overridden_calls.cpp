@@ -143,11 +143,13 @@ bool is_attribute_overridden(Capture& capture, PyObject* tensor) {
 
 PyRef call_overridden(Capture& capture, PyObject* callable, const std::string& name, const PyRef& args,
                       const PyRef& kwargs) {
-  PyRef given = capture.substitute(args.get());
-  PyRef named = kwargs ? capture.substitute(kwargs.get()) : PyRef();
-  capture.settle_deep(given.get());
-  capture.settle_deep(named.get());
-  return checked_result(capture, checked(PyObject_Call(callable, given.get(), named.get())), name);
+  // Torch hands numbers on to whom it asks, as they are.
+  PyRef result = checked(PyObject_Call(callable, args.get(), kwargs.get()));
+  if (!python::is_tensor(result.get())) {
+    capture.settle_deep(args.get());
+    capture.settle_deep(kwargs.get());
+  }
+  return checked_result(capture, std::move(result), name);
 }
 
 PyRef overridden_attribute(Capture& capture, PyObject* tensor, PyObject* name) {

@@ -23,7 +23,7 @@ bool is_asked(PyObject* tensor);
 bool is_overridden(Capture& capture, PyObject* args, PyObject* kwargs);
 // The same for an attribute of a tensor; torch's own answer for its subclasses is not waited for.
 bool is_attribute_overridden(Capture& capture, PyObject* tensor);
-// Calls the function, or reads the attribute.
+// Calls the function, on stand-ins, or reads the attribute.
 PyRef call_overridden(Capture& capture, PyObject* callable, const std::string& name, const PyRef& args,
                       const PyRef& kwargs);
 PyRef overridden_attribute(Capture& capture, PyObject* tensor, PyObject* name);

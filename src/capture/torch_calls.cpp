@@ -276,7 +276,13 @@ PyRef Capture::torch_call(PyObject* callable, const std::string& name, const PyR
   if (mark_of(callable).mark == Mark::Disallowed) stop(BreakReason::Disallowed, name);
   if (is_overridden(*this, args.get(), kwargs.get())) {
     if (follows) stop(BreakReason::Argument, name);
-    return call_overridden(*this, callable, name, args, kwargs);
+    PyRef given, named;
+    {
+      const KeepSymbols keep(keeps_symbols_);
+      given = substitute(args.get());
+      named = kwargs ? substitute(kwargs.get()) : PyRef();
+    }
+    return call_overridden(*this, callable, name, given, named);
   }
   PyRef with_number = with_number_input(name, args.get(), kwargs.get());
   if (PyRef result = with_number ? PyRef() : number_form(callable, name, args.get(), kwargs.get())) return result;

@@ -188,6 +188,19 @@ def test_classes_with_members_of_their_own(backend):
     assert firesteel.counters()["captured"] == 2
 
 
+@pytest.mark.parametrize("kind", [Plain, Doubled])
+def test_sizes_that_change(kind):
+    def program(x, factor):
+        rows = factor if kind is Doubled else x.shape[0]
+        return x.sin() * rows + factor
+
+    compiled = firesteel.compile(program, fullgraph=True)
+    for size in (2, 3, 4, 5):
+        x = torch.ones(size).as_subclass(kind)
+        assert same(*(f(x, size + 1).as_subclass(torch.Tensor) for f in (compiled, program)))
+    assert firesteel.counters()["captured"] == 2
+
+
 class Counting(TorchFunctionMode):
     def __init__(self, calls):
         self.calls = calls
