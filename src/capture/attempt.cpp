@@ -504,13 +504,16 @@ void Attempt::refuse_borrowed_leaf(PyObject* result) {
 
 bool Attempt::is_kept(size_t level, size_t index, PyObject* value) const {
   PyObject* before = fs_frame_locals(start_.frames[level].frame)[index];
-  if (interpreter_->is_untouched(index) || value == before) return true;
-  if (const Source* source = value ? capture.number_source(value) : nullptr) {
+  if (interpreter_->is_untouched(index) || (!value && !before)) return true;
+  // That it is the object that was there does not tell: the next call's may be another one.
+  const Source* source = value ? capture.number_source(value) : nullptr;
+  if (!source && value && value == before) source = capture.source_of(value);
+  if (source && !(python::is_tensor(value))) {
     const size_t place = start_.frames.first_value(level) + index;
     return !start_.shape && source->kind == AccessKind::Argument && source->index == static_cast<int64_t>(place);
   }
   if (!before || !value || !python::is_tensor(value) || !python::is_tensor(before)) return false;
-  const Source* source = capture.tensor_source(value);
+  source = capture.tensor_source(value);
   return source && source == capture.source_of(before);
 }
 

@@ -7,6 +7,7 @@
 #include "capture/comparisons.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/iterables.h"
+#include "capture/same_values.h"
 #include "capture/tensor_keys.h"
 #include "python/errors.h"
 
@@ -80,6 +81,17 @@ PyRef at_key(Capture& capture, PyObject* callable, std::string_view name, CallAr
   if (source && is_guardable_constant(key)) capture.guard_absent(dict, source, key);
   if (name == "setdefault") capture.before_write(dict);
   return capture.adopt(args.call(callable));
+}
+
+void guard_same_entries(Capture& capture, PyObject* dict, const CallArgs& args) {
+  for (size_t i = 1; i < args.positional(); ++i) {
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr, *value = nullptr;
+    while (PyDict_Check(args[i]) && PyDict_Next(args[i], &position, &key, &value))
+      guard_same(capture, dict, key, value);
+  }
+  for (size_t i = 0; i < args.keyword_count(); ++i)
+    guard_same(capture, dict, PyTuple_GET_ITEM(args.keywords.get(), i), args[args.positional() + i]);
 }
 
 void note_deque_write(Capture& capture, std::string_view name, const CallArgs& args) {
@@ -243,6 +255,9 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
   }
   if (PyObject* dict = fs_view_dict(self)) capture.consult(dict);
   if (writes) capture.before_write(self);
+  if (writes && PyDict_Check(self) && name == "__setitem__" && args.values.size() == 3)
+    guard_same(capture, self, args[1], args[2]);
+  if (writes && PyDict_Check(self) && name == "update") guard_same_entries(capture, self, args);
   if (writes && guards::is_plain_deque(self)) note_deque_write(capture, name, args);
   PyRef result = args.call(callable);
   if (result.get() == Py_None || result.get() == self) return result;

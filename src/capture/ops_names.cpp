@@ -3,6 +3,7 @@
 
 #include "capture/callables.h"
 #include "capture/frame_interpreter.h"
+#include "capture/same_values.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -115,7 +116,9 @@ void FrameInterpreter::store_global(int arg) {
   const Source* in = nullptr;
   PyRef globals = globals_dict(in);
   capture_.before_write(globals.get());
-  python::check(PyDict_SetItem(globals.get(), name(arg), pop().get()) == 0);
+  const PyRef value = pop();
+  guard_same(capture_, globals.get(), name(arg), value.get());
+  python::check(PyDict_SetItem(globals.get(), name(arg), value.get()) == 0);
 }
 
 void FrameInterpreter::delete_global(int arg) {
@@ -175,6 +178,10 @@ void FrameInterpreter::store_deref(int arg) {
   if (const Source* at = std::exchange(local_sources_[arg], nullptr)) capture_.admit(locals_[arg].get(), at);
   PyObject* cell = locals_[arg].get();
   capture_.before_write(cell);
+  if (const Source* source = capture_.concrete ? nullptr : capture_.source_of(cell)) {
+    PyObject* before = capture_.journal.original(cell);
+    guard_same(capture_, capture_.sources.step(source, AccessKind::CellContents), before, top().get());
+  }
   name_after_variable(capture_, top().get(), code_, arg);
   python::check(PyCell_Set(cell, pop().get()) == 0);
 }

@@ -8,6 +8,7 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/mapping_proxies.h"
 #include "capture/outside_iterators.h"
+#include "capture/same_values.h"
 #include "capture/tensor_keys.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -416,6 +417,14 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
     if (guards::is_plain_deque(object)) capture.appended.try_emplace(object).first->second.reset();
     PyRef items = value && PySlice_Check(key) ? checked(PySequence_List(get_iterator(capture, value).get())) : PyRef();
     capture.before_write(object);
+    const Source* list = value && PyLong_CheckExact(key) ? capture.source_of(object) : nullptr;
+    if (const Py_ssize_t at = list ? PyLong_AsSsize_t(key) : -1; list) {
+      PyErr_Clear();
+      PyObject* before = capture.journal.original(object);
+      const Py_ssize_t place = at < 0 ? at + PyList_GET_SIZE(before) : at;
+      if (place >= 0 && place < PyList_GET_SIZE(before))
+        guard_same(capture, capture.sources.item(list, place), PyList_GET_ITEM(before, place), value);
+    }
     python::check(
         (value ? PyObject_SetItem(object, key, items ? items.get() : value) : PyObject_DelItem(object, key)) == 0);
     return;
@@ -432,6 +441,7 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
         capture.guard_absent(object, source, key);
     }
     capture.before_write(object);
+    guard_same(capture, object, key, value);
     return really();
   }
   capture.settle_deep(value);

@@ -7,6 +7,7 @@
 #include "capture/callables.h"
 #include "capture/class_writes.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/same_values.h"
 #include "capture/tensor_history.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -92,6 +93,7 @@ void store_in_dict(Capture& capture, PyObject* object, const Source* source, PyO
     capture.guard_present(dict, in, name);
   }
   capture.before_write(dict);
+  guard_same(capture, dict, name, value);
   python::check((value ? PyDict_SetItem(dict, name, value) : PyDict_DelItem(dict, name)) == 0);
 }
 
@@ -122,6 +124,7 @@ void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObjec
     if (!dict || python::text_of(name) == "__class__") capture.stop(BreakReason::Write, spelled(object, name));
     capture.remember(dict, module_variables(capture, object));
     capture.before_write(dict);
+    guard_same(capture, dict, name, value);
     python::check(PyObject_SetAttr(object, name, value) == 0);
     return;
   }
