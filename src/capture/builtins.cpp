@@ -255,6 +255,10 @@ PyRef variables(Capture& capture, PyObject* callable, CallArgs& args) {
 
 PyRef truth(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() != 1) return args.call(callable);
+  if (python::is_tensor(args[0]) && !is_known(python::unpack(args[0])) &&
+      python::unpack(args[0]).scalar_type() == at::kBool) {
+    if (PyRef open = capture.data_item(args[0])) return open;  // nobody may ever ask for it
+  }
   return PyRef::borrow(is_true(capture, args[0]) ? Py_True : Py_False);
 }
 

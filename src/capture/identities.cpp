@@ -36,6 +36,8 @@ PyRef address(Capture& capture, PyObject* callable, CallArgs& args) {
     capture.add_guard({GuardKind::Identity, capture.tensor_source(args[0]), PyRef::borrow(real)});
     return checked(PyLong_FromVoidPtr(real));
   }
+  if (args.values.size() == 1 && (args[0] == Py_None || PyBool_Check(args[0]) || args[0] == Py_Ellipsis))
+    return args.call(callable);  // one object each, for ever
   const Source* source = args.values.size() == 1 ? capture.source_of(args[0]) : nullptr;
   if (!source || is_number(args[0])) refuse(capture, callable);
   capture.add_guard({GuardKind::Identity, source, args.values[0]});

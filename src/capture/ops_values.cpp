@@ -243,6 +243,14 @@ void FrameInterpreter::is_op(int arg) {
     left = capture_.original(left.get());
     right = capture_.original(right.get());
   }
+  // `t.item() is True` asks for the answer, if only it is known; `is None` does not.
+  auto settled = [&](PyRef& value, const PyRef& other) {
+    if (capture_.concrete || !capture_.open_relation(value.get())) return;
+    if (!PyBool_Check(other.get()) && !capture_.open_relation(other.get())) return;
+    if (const auto truth = capture_.truth_of_data(value.get())) value = PyRef::borrow(*truth ? Py_True : Py_False);
+  };
+  settled(left, right);
+  settled(right, left);
   const bool same = left.get() == right.get();
   // A constant was guarded by its value when it was read, None among them; other objects by what they are now.
   for (const PyRef& value : {left, right}) {

@@ -420,7 +420,7 @@ int32_t RecipeMaker::made_inside(PyObject* value) {
   if (PyGen_CheckExact(value)) return new_generator(value);
   if (PyGen_Check(value) || steps_a_dict) throw NoRecipe{PyRef::borrow(value), type->tp_name};
   if (PyIter_Check(value) && is_c_class(type)) return reduced(value);
-  if (is_partial(value) || is_getter_class(type)) return reduced(value);
+  if (is_partial(value) || is_getter_class(type) || type == &Py_GenericAliasType) return reduced(value);
   if (const PyRef shown = dict_behind(capture_, value)) return call(reinterpret_cast<PyObject*>(type), {shown.get()});
   if (PyWeakref_CheckRefExact(value) && PyWeakref_GET_OBJECT(value) != Py_None)
     return call(reinterpret_cast<PyObject*>(type), {PyWeakref_GET_OBJECT(value)});

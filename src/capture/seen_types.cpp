@@ -1,4 +1,4 @@
-// Texts of tensors are strings, stand-ins of arrays are arrays, and torch.FloatTensor asks for a dtype.
+// Texts of tensors are strings, answers that data gives are bools, stand-ins of arrays are arrays, and torch.FloatTensor asks for a dtype.
 #include "capture/seen_types.h"
 
 #include <string_view>
@@ -46,15 +46,24 @@ bool is_any_of(PyObject* tensor, PyObject* types) {
   return true;
 }
 
+// What nobody has looked at yet: a comparison of sizes, or what data gives (`torch.SymBool`).
+bool is_open_answer(PyObject* value) {
+  static PyTypeObject* type = reinterpret_cast<PyTypeObject*>(
+      checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "SymBool")).release());
+  return Py_IS_TYPE(value, type);
+}
+
 }  // namespace
 
 PyTypeObject* type_the_program_sees(PyObject* value) {
   if (is_tensor_text(value)) return &PyUnicode_Type;
+  if (is_open_answer(value)) return &PyBool_Type;
   return is_array_stand_in(value) ? array_type() : Py_TYPE(value);
 }
 
 PyRef as_the_program_sees(const PyRef& value, const CallArgs& args) {
   if (is_tensor_text(value.get())) return checked(PyUnicode_New(0, 0));
+  if (is_open_answer(value.get())) return PyRef::borrow(Py_False);
   if (!is_array_stand_in(value.get()) || asks_for_stand_in(args)) return value;
   return checked(PyObject_CallFunction(reinterpret_cast<PyObject*>(array_type()), "i", 0));
 }

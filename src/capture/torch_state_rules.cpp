@@ -31,7 +31,7 @@ PyRef asked_again(Capture& capture, PyObject* callable, CallArgs& args) {
   if (!constant || args.keyword_count() || !owner || !PyModule_Check(owner.get())) refuse(capture, callable);
   for (const PyRef& value : args.values) capture.settle(value.get());
   PyRef value = ambient(capture, callable, args);
-  if (!is_guardable_constant(value.get())) refuse(capture, callable);
+  if (!is_guardable_constant(value.get()) && !PyTuple_CheckExact(value.get())) refuse(capture, callable);
   const Source* module = capture.sources.pinned(owner.get(), std::string(PyModule_GetName(owner.get())));
   PyObject* caller = caller_of(name.get(), args.tuple().get());
   return capture.admit(value.get(), capture.sources.computed(caller, module, nullptr));
@@ -150,6 +150,8 @@ const std::vector<ControlRule>& torch_state_rules() {
       {"torch._C", "_len_torch_function_stack", asked_again},
       {"torch._C", "_len_torch_dispatch_stack", asked_again},
       {"torch._C", "_cuda_getDeviceCount", asked_again},
+      {"torch._C", "_accelerator_getAccelerator", asked_again},
+      {"torch._C", "_get_qengine", asked_again},
       {"sys", "getrecursionlimit", asked_again},
       {"sys", "getdefaultencoding", asked_again},
       {"sys", "getfilesystemencoding", asked_again},

@@ -94,6 +94,10 @@ void watch_nested(Capture& capture, PyObject* value, const std::vector<std::stri
   }
   if (capture.is_made(value) && is_c_class(Py_TYPE(value))) return;
   if (is_enum_of_pybind(Py_TYPE(value))) return;
+  // A partial and the like: each is equal to itself alone.
+  if (compares && Py_TYPE(value)->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
+      Py_TYPE(value)->tp_hash == PyBaseObject_Type.tp_hash && is_c_class(Py_TYPE(value)))
+    return capture.tell_apart(value);
   capture.stop(BreakReason::Value, fmt::format("{} of a {}", what, Py_TYPE(value)->tp_name));
 }
 

@@ -220,6 +220,27 @@ def test_what_the_process_tells(tmp_path):
             torch.set_num_threads(before[1])
         self.assertEqual(counter.frame_count, 2)
 
+    def test_what_is_one_object_for_ever(self):
+        def f(x, one, other):
+            same_one = one == other, one in [other], {one: 1}.get(other)
+            return x + 1, same_one, id(None) == id(None), list[int], torch.accelerator.is_available()
+        one, other = functools.partial(max, 1), functools.partial(max, 1)
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        for pair in ((one, one), (one, other), (other, other), (other, one)):
+            self.assertEqual(compiled(ones, *pair), f(ones, *pair))
+
+    def test_answers_that_data_gives_are_bools(self):
+        def f(x):
+            answer = bool(x[0] > 0)
+            return answer, isinstance(answer, bool), type((x > 0).all().item()), answer is None, x + answer
+        compiled = torch.compile(f, backend="eager", fullgraph=True)
+        for x in (ones, -ones):
+            self.assertEqual(compiled(x), f(x))
+        for asks in (lambda x: (x + 1, bool(x[0] > 0) is True), lambda x: x + 1 if bool(x[0] > 0) else x):
+            with self.assertRaises(Unsupported):
+                torch.compile(asks, backend="eager", fullgraph=True)(ones)
+            self.assertEqual(torch.compile(asks, backend="eager")(ones), asks(ones))
+
     def test_what_defaultdicts_are_made_with(self):
         def f(x, made):
             return x + 1 if made.default_factory is list else x - 1
