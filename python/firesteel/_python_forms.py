@@ -172,6 +172,39 @@ def _tensor_of_tensors(data, *, dtype=None, device=None, requires_grad=False, pi
     return _stacked(data, dtype)
 
 
+def _tensor_of_data(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    """torch.tensor() of a number that data gives, and of lists of such."""
+    found = []
+    if requires_grad or pin_memory or device is not None or not _scalars([data], found):
+        return NotImplemented
+    if dtype is None:
+        dtype = _dtype_of(found[0])
+        for item in found[1:]:
+            dtype = torch.promote_types(dtype, _dtype_of(item))
+    return _of_data(data, dtype)
+
+
+def _of_data(data, dtype):
+    if type(data) in (list, tuple):
+        return torch.stack([_of_data(item, dtype) for item in data])
+    if isinstance(data, torch.Tensor):
+        return data.detach().to(dtype)
+    return (torch.zeros((), dtype=_dtype_of(data)) + data).to(dtype)
+
+
+def _constrain_size(size, *, min=None, max=None):
+    torch._check(size >= (0 if min is None else min))
+    if max is not None:
+        torch._check(size <= max)
+
+
+def _constrain(size, *, min=None, max=None):
+    if min is not None:
+        torch._check(size >= min)
+    if max is not None:
+        torch._check(size <= max)
+
+
 # ---- loops over tensors
 
 
@@ -330,6 +363,13 @@ FORMS = {
 
 # Followed where a list or tuple with tensors in it is given.
 FORMS_WITH_TENSORS = {torch.tensor: _tensor_of_tensors}
+
+# Followed where data gives the number, or some of the list, that comes first.
+FORMS_WITH_DATA = {
+    torch.tensor: _tensor_of_data,
+    torch.sym_constrain_range: _constrain,
+    torch.sym_constrain_range_for_size: _constrain_size,
+}
 
 # Followed where fullgraph=True allows no look at data.
 FORMS_OF_EXTREMES = {min: _extreme(operator.lt), max: _extreme(operator.gt)}

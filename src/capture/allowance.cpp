@@ -70,6 +70,11 @@ void set_open_sources(const std::vector<std::string>& patterns, const std::vecto
 bool is_open_source(const guards::Source& source) { return names(open_sources(), source); }
 bool is_unbacked_source(const guards::Source& source) { return names(unbacked_sources(), source); }
 
+bool& ignores_size_marks() {
+  static bool ignores = false;
+  return ignores;
+}
+
 bool& lifts_tensors() {
   static bool lifts = false;
   return lifts;

@@ -37,6 +37,9 @@ void set_open_sources(const std::vector<std::string>& patterns, const std::vecto
 bool is_open_source(const guards::Source& source);
 bool is_unbacked_source(const guards::Source& source);
 
+// mark_dynamic() of a size that the code allows one value for is no error: as the program's watcher says.
+bool& ignores_size_marks();
+
 // For backends that are functions all tensors are inputs, whether arguments lead to them or globals and attributes:
 // others in their places need no compilation.
 bool& lifts_tensors();

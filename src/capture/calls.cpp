@@ -15,6 +15,7 @@
 #include "capture/frame_interpreter.h"
 #include "capture/iterables.h"
 #include "capture/lazy_modules.h"
+#include "capture/library_rules.h"
 #include "capture/marked_calls.h"
 #include "capture/marked_function.h"
 #include "capture/marks.h"
@@ -436,6 +437,8 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (const MarkRow row = mark_of(callable); row.mark != Mark::None)
     return call_as_marked(capture, callable, row, std::move(args));
   if (PyObject* form = form_with_tensors(callable, args)) return call_form(capture, callable, form, std::move(args));
+  if (PyObject* form = form_with_data(capture, callable, args))
+    return call_form(capture, callable, form, std::move(args));
   if (const std::string* name = torch_leaf(callable))
     return capture.torch_call(callable, *name, args.tuple(), args.dict());
   if (PyObject* form = python_form(callable)) return call_form(capture, callable, form, std::move(args));
@@ -460,6 +463,10 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (PyRef done = capture.takes_data_numbers ? call_check(capture, callable, args) : PyRef()) return done;
   if (is_autograd_apply(callable) && !args.values.empty() && PyType_Check(args[0]))
     return call_autograd_function(capture, callable, std::move(args));
+  if (PyObject* current = PyFunction_Check(callable) ? under_deprecation(callable) : nullptr) {
+    capture.admit(current, capture.sources.pinned(current, name_of(current)));
+    return call(capture, current, std::move(args));
+  }
   if (PyFunction_Check(callable)) return inline_function(capture, callable, args, tail);
   if (PyMethod_Check(callable)) {
     capture.tail = tail;

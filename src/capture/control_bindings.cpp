@@ -164,6 +164,8 @@ void bind_controls(nb::module_& module) {
       "_set_operator_gate", [](nb::handle gate) { set_operator_gate(gate.ptr()); }, nb::arg("gate").none());
   module.def("_open_sources", &set_open_sources, nb::arg("patterns"), nb::arg("unbacked"));
   module.def(
+      "_ignore_size_marks", [](bool ignore) { ignores_size_marks() = ignore; }, nb::arg("ignore"));
+  module.def(
       "_lift_tensors", [](bool lift) { lifts_tensors() = lift; }, nb::arg("lift"));
   module.def(
       "_set_exception_form", [](nb::handle form) { set_exception_form(form.ptr()); }, nb::arg("form").none());

@@ -98,6 +98,7 @@ nb::dict describe(const Segment& segment) {
   nb::dict facts;
   facts["number"] = segment.number;
   facts["kind"] = kKinds[static_cast<size_t>(segment.kind)];
+  facts["starts_call"] = segment.shape.has_value();
   facts["function"] = segment.function;
   facts["file"] = segment.file;
   facts["line"] = segment.line;

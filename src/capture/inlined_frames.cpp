@@ -1,5 +1,6 @@
 // The frames of functions called inside: followed in place of CPython's running them.
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -30,15 +31,21 @@ void look_at_arguments(Capture& capture, FsFrame* frame) {
   }
 }
 
-// A tensor's hash is its address: two stand-ins are the same where the tensors are, which is all a set can tell.
-bool is_tensor_hash(PyCodeObject* code) {
-  static PyObject* own = [] {
-    PyRef torch = python::checked(PyImport_ImportModule("torch"));
-    PyRef type = python::checked(PyObject_GetAttrString(torch.get(), "Tensor"));
-    PyRef hash = python::checked(PyObject_GetAttrString(type.get(), "__hash__"));
-    return python::checked(PyObject_GetAttrString(hash.get(), "__code__")).release();
+// A tensor's hash is its address: two stand-ins are the same where the tensors are, which is all a set can tell. That
+// of an operator of torch.ops never changes either.
+bool is_hash_of_torch(PyCodeObject* code) {
+  static const auto* own = [] {
+    auto* codes = new std::array<PyObject*, 2>;
+    const std::pair<const char*, const char*> places[] = {{"torch", "Tensor"}, {"torch._ops", "OpOverload"}};
+    for (size_t i = 0; i < codes->size(); ++i) {
+      PyRef module = python::checked(PyImport_ImportModule(places[i].first));
+      PyRef type = python::checked(PyObject_GetAttrString(module.get(), places[i].second));
+      PyRef hash = python::checked(PyObject_GetAttrString(type.get(), "__hash__"));
+      (*codes)[i] = python::checked(PyObject_GetAttrString(hash.get(), "__code__")).release();
+    }
+    return codes;
   }();
-  return reinterpret_cast<PyObject*>(code) == own;
+  return std::find(own->begin(), own->end(), reinterpret_cast<PyObject*>(code)) != own->end();
 }
 
 // While a module's forward() is followed, what is recorded belongs to that module.
@@ -89,7 +96,7 @@ PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* fra
     constexpr int kAsync = CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
     if (fs_frame_code(frame)->co_flags & kAsync) capture.stop(BreakReason::Generator, std::string(name));
     if (!generator && (fs_frame_code(frame)->co_flags & CO_GENERATOR)) return run_frame(state, frame);
-    if (is_tensor_hash(fs_frame_code(frame))) return run_frame(state, frame);
+    if (is_hash_of_torch(fs_frame_code(frame))) return run_frame(state, frame);
     if (capture.unrecorded && (is_of_torch(fs_frame_code(frame)) || is_library(fs_frame_code(frame))))
       return run_frame(state, frame, throwing);
     if (!generator && !fs_frame_is_fresh(state, frame)) capture.stop(BreakReason::Monitored, std::string(name));

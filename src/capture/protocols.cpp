@@ -1,6 +1,7 @@
 // Truth, length, iteration and items: Python's protocols on values that may have come from outside.
 #include <fmt/format.h>
 
+#include "aot/fake_tensor.h"
 #include "aot/ones_like_others.h"
 #include "aot/value_ranges.h"
 #include "capture/callables.h"
@@ -61,6 +62,16 @@ PyRef with_known_bounds(Capture& capture, PyObject* key) {
   return checked(PySlice_New(bounds[0].get(), bounds[1].get(), bounds[2].get()));
 }
 
+// A place that data gives lies in the tensor in all calls that go well.
+void require_place(Capture& capture, PyObject* tensor, Py_ssize_t dim, PyObject* place) {
+  const std::vector<Dim> sizes = type_of(python::unpack(tensor)).sizes;
+  if (!capture.is_data_number(place) || dim >= static_cast<Py_ssize_t>(sizes.size())) return;
+  PyRef condition =
+      capture.compare_data(operator_function("lt"), place, capture.size_number(sizes[static_cast<size_t>(dim)]).get());
+  const std::optional<Relation> relation = condition ? capture.open_relation(condition.get()) : std::nullopt;
+  if (relation) capture.require_data(*relation, PyExc_IndexError, nullptr);
+}
+
 // Torch takes no numbers that change, or that data gives, among the places of an index, and takes them as what they
 // stand for: an item along a dimension. False where nothing is left of the places.
 bool select_by_data(Capture& capture, PyRef& tensor, PyRef& places) {
@@ -85,6 +96,7 @@ bool select_by_data(Capture& capture, PyRef& tensor, PyRef& places) {
                     checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "Tensor")).get(),
                     "select"))
             .release();
+    require_place(capture, tensor.get(), i, item.get());
     tensor =
         capture.torch_call(select, "torch.Tensor.select",
                            checked(PyTuple_Pack(3, tensor.get(), checked(PyLong_FromSsize_t(i)).get(), item.get())));

@@ -15,12 +15,13 @@ using python::checked;
 constexpr int kDeepest = 6;
 
 struct Forms {
-  std::unordered_map<PyObject*, PyObject*> always, with_tensors, with_types, of_extremes, of_draws;
+  std::unordered_map<PyObject*, PyObject*> always, with_tensors, with_data, with_types, of_extremes, of_draws;
 
   Forms() {
     PyRef module = checked(PyImport_ImportModule("firesteel._python_forms"));
     fill(always, checked(PyObject_GetAttrString(module.get(), "FORMS")).release());
     fill(with_tensors, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TENSORS")).release());
+    fill(with_data, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_DATA")).release());
     fill(with_types, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TYPES")).release());
     fill(of_extremes, checked(PyObject_GetAttrString(module.get(), "FORMS_OF_EXTREMES")).release());
     PyRef draws = checked(PyImport_ImportModule("firesteel._random_forms"));
@@ -73,6 +74,25 @@ PyObject* form_with_tensors(PyObject* callable, const CallArgs& args) {
   PyObject* form = found_in(forms().with_tensors, callable);
   const bool takes = form && !args.values.empty() && (PyList_CheckExact(args[0]) || PyTuple_CheckExact(args[0]));
   return takes && holds_tensor(args[0]) ? form : nullptr;
+}
+
+namespace {
+
+bool holds_data(const Capture& capture, PyObject* value, int depth = 0) {
+  if (capture.is_data_number(value)) return true;
+  if (depth > kDeepest || !(PyList_CheckExact(value) || PyTuple_CheckExact(value))) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+    if (holds_data(capture, PySequence_Fast_GET_ITEM(value, i), depth + 1)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+PyObject* form_with_data(const Capture& capture, PyObject* callable, const CallArgs& args) {
+  if (!capture.takes_data_numbers || args.values.empty()) return nullptr;
+  PyObject* form = found_in(forms().with_data, callable);
+  return form && holds_data(capture, args[0]) ? form : nullptr;
 }
 
 PyObject* form_of_extreme(const Capture& capture, PyObject* callable, const CallArgs& args) {

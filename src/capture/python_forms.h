@@ -9,6 +9,8 @@ namespace firesteel::capture {
 PyObject* python_form(PyObject* callable);
 // The form of a function of torch that takes numbers, where it is given tensors in their place.
 PyObject* form_with_tensors(PyObject* callable, const CallArgs& args);
+// The form of a function of torch that makes a tensor of numbers, where data gives some of these.
+PyObject* form_with_data(const Capture& capture, PyObject* callable, const CallArgs& args);
 // The form of min() or max() of two tensors, or of one and a number, where fullgraph=True allows no look at data.
 PyObject* form_of_extreme(const Capture& capture, PyObject* callable, const CallArgs& args);
 // The form of a function that draws a random number, where the graph may hold the draw; null for others.

@@ -9,6 +9,7 @@
 
 #include "aot/inner_nodes.h"
 #include "aot/recorder.h"
+#include "capture/allowance.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/kept_numbers.h"
@@ -145,6 +146,7 @@ void Capture::keep_size(const Source* tensor, int32_t dim) {
 
 // A size that was said to change, and that the code allows one value for.
 void Capture::refuse_settled_sizes(const Trace& trace) {
+  if (ignores_size_marks()) return;
   for (const auto& [source, dim, by_mark] : required_) {
     const auto at =
         static_cast<size_t>(std::find(input_sources.begin(), input_sources.end(), source) - input_sources.begin());

@@ -272,6 +272,21 @@ def _size(array, axis=None):
     return math.prod(_shape(array)) if axis is None else _shape(array)[axis]
 
 
+def _made_of(follow, copies):
+    """numpy.array and numpy.asarray, which take tensors as well."""
+
+    def make(*args, dtype=None, **kwargs):
+        if not args or not isinstance(args[0], torch.Tensor):
+            return follow(*args, **kwargs) if dtype is None else follow(*args, dtype=dtype, **kwargs)
+        if len(args) > 1 or kwargs:
+            _C._break_for_array("an array is made of a tensor in an unusual way")
+        made = _numpy_of(args[0])
+        made = made if dtype is None else made.astype(dtype, copy=False)
+        return made.copy() if copies else made
+
+    return make
+
+
 @functools.cache
 def _rules():
     """What is followed always, and what only where an array is given."""
@@ -292,6 +307,8 @@ def _rules():
         add(with_arrays, np, ours, name, array_of, True)
     for name in array_names.MAKERS:
         add(always, np, ours, name, array_of, False)
+    always[np.array] = _made_of(_FOLLOWED["array"], True)
+    always[np.asarray] = _made_of(_FOLLOWED["asarray"], False)
     for part in ("linalg", "fft"):
         for name in getattr(np, part).__all__:
             add(with_arrays, getattr(np, part), getattr(ours, part), name, scalar_of, False)

@@ -46,6 +46,7 @@ def follow():
 def leave():
     ignored_functions.follow(())
     _C._set_operator_gate(None)
+    _C._ignore_size_marks(False)
     _C._set_mark(ConfigModule.__getattr__, "None")
 
 
@@ -78,6 +79,7 @@ def _allowance(function, compiled, why, keeps_numbers=False):
     _C._fix_numbers(*(keeps_numbers or bool(value(name, False)) for name in ("specialize_int", "specialize_float")))
     data = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops", "rewrite_assert_with_torch_assert")
     _C._capture_data(*(bool(value(name, False)) for name in data))
+    _C._ignore_size_marks(bool(value("allow_ignore_mark_dynamic", False)))
     _C._set_operator_gate(operator_gate.why_not if value("only_allow_pt2_compliant_ops", False) else None)
     ignored_functions.follow(value("ignore_logging_functions", ()) or ())
     from . import dynamo_counters

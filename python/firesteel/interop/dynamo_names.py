@@ -13,7 +13,7 @@ from torch._library import opaque_object
 import firesteel
 
 from .. import _value_types
-from . import callers, dropin, guard_failures, optimized_modules, torch_names
+from . import cache_entries, callers, dropin, guard_failures, optimized_modules, torch_names
 from .torch_names import misuse_as_pytorch_says
 
 _reset_code = torch._dynamo.reset_code  # in C: its name is exchanged, not its code
@@ -71,6 +71,20 @@ def register_opaque_type(cls, *, typ, **more):
     dropin.original(opaque_object.register_opaque_type)(cls, typ=typ, **more)
     if typ == "value" and isinstance(cls, type):
         _value_types.add(cls)
+
+
+def mark_static(t, index=None):
+    return dropin.original(decorators.mark_static)(t, index)
+
+
+def _settle_sizes(t, index=None):
+    """mark_static() in compiled code: one graph a size."""
+    if isinstance(t, torch.Tensor):
+        for dim in range(t.dim()) if index is None else [index] if isinstance(index, int) else index:
+            {t.shape[dim]: dim}  # a key is one certain number
+
+
+mark_static.inside = _settle_sizes
 
 
 class AsItIs:
@@ -181,6 +195,8 @@ def routes():
     yield decorators, "patch_dynamo_config", patch_dynamo_config
     yield decorators.DynamoConfigPatchProxy, "__enter__", enter_patch
     yield decorators.DynamoConfigPatchProxy, "__exit__", leave_patch
+    yield decorators, "mark_static", mark_static
     yield decorators, "leaf_function", leaf_function
     yield opaque_object, "register_opaque_type", register_opaque_type
+    yield eval_frame, "_debug_get_cache_entry_list", cache_entries.entries
     yield eval_frame, "OptimizedModule", optimized_modules.OptimizedModule

@@ -121,6 +121,22 @@ def test_marked_sizes(tmp_path):
 def test_sizes_of_open_graphs(tmp_path):
     passes(
         """
+    def test_mark_static_inside(self):
+        def f(x):
+            torch._dynamo.mark_static(x, 0)
+            return x * 2
+        calls = [(torch.ones(size, 3),) for size in (4, 5, 4)]
+        self.assertEqual(counted(f, *calls, fullgraph=True, dynamic=True), [1, 2, 2])
+
+    def test_marks_that_may_be_ignored(self):
+        x = torch.ones(4, 3)
+        torch._dynamo.mark_dynamic(x, 0)
+        f = lambda x: x + torch.ones(4, 3)
+        with self.assertRaises(torch.fx.experimental.symbolic_shapes.ConstraintViolationError):
+            torch.compile(f, backend="eager")(x)
+        with config.patch(allow_ignore_mark_dynamic=True):
+            self.assertEqual(torch.compile(f, backend="eager")(x), x * 2)
+
     def test_a_whole_size_as_an_argument(self):
         counter = CompileCounter()
         compiled = torch.compile(lambda x: x.new_zeros(x.shape) + x, backend=counter, fullgraph=True, dynamic=True)

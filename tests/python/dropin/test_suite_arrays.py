@@ -54,6 +54,15 @@ def test_arrays_in_and_out(tmp_path):
             self.one_graph(lambda a: torch.as_tensor(a, dtype=torch.float32).sum(), np.ones(4), backend=backend)
             self.one_graph(lambda a: np.sin(a) * 2, np.ones(4), backend=backend)
 
+    def test_arrays_of_tensors(self):
+        np = self.np
+        def f(x):
+            copied = np.array(x)
+            copied[0] = 7
+            return copied, np.asarray(x) + 1, np.asarray(x, dtype=np.float64)
+        self.one_graph(f, ones)
+        self.assertEqual(ones[0], 1)
+
     def test_made_inside_and_written_to(self):
         np = self.np
         def f(a):

@@ -71,3 +71,37 @@ def test_filters(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_what_is_compiled_of_a_function(tmp_path):
+    passes(
+        """
+    def test_entries(self):
+        from torch._dynamo.eval_frame import _debug_get_cache_entry_list as entries
+        def f(x, n):
+            x = x.sin()
+            torch._dynamo.graph_break()
+            return x + n
+        self.assertEqual(entries(f), [])
+        compiled = torch.compile(f, backend="eager", dynamic=False)
+        for size, count in ((2, 1), (3, 2), (2, 2)):
+            compiled(torch.ones(size), 1)
+            self.assertEqual(len(entries(f)), count)
+            self.assertEqual(len(entries(f.__code__)), count)
+        self.assertIs(entries(f)[0].code, f.__code__)
+        self.assertIn("Tensor x", str(entries(f)[0].guard_manager))
+        torch._dynamo.reset()
+        self.assertEqual(entries(f), [])
+
+    def test_they_go_with_the_function(self):
+        from torch._dynamo.eval_frame import _debug_get_cache_entry_list as entries
+        def made():
+            layer = torch.nn.Linear(3, 3)
+            def f(x):
+                return layer(x)
+            torch.compile(f, backend="eager")(ones)
+            return f.__code__
+        self.assertEqual(entries(made()), [])
+    """,
+        tmp_path,
+    )

@@ -114,6 +114,26 @@ def test_assertions_about_tensors(tmp_path):
     )
 
 
+def test_operators_as_keys(tmp_path):
+    passes(
+        """
+    def test_dicts_and_sets(self):
+        add, sin = torch.ops.aten.add.Tensor, torch.ops.aten.sin.default
+        rows, some = {add: 3, torch.sin: 4}, {add, sin}
+        def f(x):
+            return x + rows[torch.ops.aten.add.Tensor] + rows[torch.sin] + (sin in some) + (torch.ops.aten.sin.out in some)
+        self.assertEqual(counted(f, (ones,), (ones,), fullgraph=True), [1, 1])
+
+    def test_deprecated_functions_of_torch(self):
+        from torch.fx.experimental.symbolic_shapes import guard_size_oblivious
+        def f(x):
+            return x if guard_size_oblivious(x.shape[0] == 1) else x * 2
+        self.assertEqual(counted(f, (ones,), (torch.ones(4),), fullgraph=True, dynamic=True), [1, 1])
+    """,
+        tmp_path,
+    )
+
+
 def test_what_no_graph_is_made_of(tmp_path):
     passes(
         """
