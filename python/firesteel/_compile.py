@@ -134,9 +134,10 @@ def compile(
     ATen runs the calls otherwise until another thread has compiled it. isolate_recompiles: does not share what it
     compiles with other compiled functions of the same code, as layers of a model are. dynamic: None leaves a size open
     in the graph once it has changed, True every size from the first call on, False none. shapes_spec: names the
-    sizes to leave open instead, in the terms of torch.fx.experimental.dynamic_spec. guard_filter: the drop-in's.
-    mode is checked, and has no effect yet. options={"freeze": True} prepares weights once for calls without gradients
-    (native code; see docs/native.md). A backend that is a function gets mode and options as keywords.
+    sizes to leave open instead, in the terms of torch.fx.experimental.dynamic_spec. guard_filter: is shown the
+    guards of each piece, and says which are kept. mode is checked, and has no effect yet.
+    options={"freeze": True} prepares weights once for calls without gradients (native code; see docs/native.md). A
+    backend that is a function gets mode and options as keywords.
     """
     asked = Options(
         fullgraph, dynamic, backend, mode, options, name, recompile_limit, isolate_recompiles, shapes_spec, wait,

@@ -16,6 +16,7 @@
 #include "capture/marks.h"
 #include "capture/modes.h"
 #include "capture/region.h"
+#include "capture/show_inside.h"
 #include "capture/stance.h"
 #include "guards/ambient.h"
 #include "python/constants.h"
@@ -163,6 +164,9 @@ void bind_controls(nb::module_& module) {
   module.def(
       "_set_operator_gate", [](nb::handle gate) { set_operator_gate(gate.ptr()); }, nb::arg("gate").none());
   module.def("_open_sources", &set_open_sources, nb::arg("patterns"), nb::arg("unbacked"));
+  module.def(
+      "_set_inside_view", [](nb::handle callable, nb::handle show) { set_inside_view(callable.ptr(), show.ptr()); },
+      nb::arg("callable").none(), nb::arg("show").none() = nb::none());
   module.def(
       "_ignore_size_marks", [](bool ignore) { ignores_size_marks() = ignore; }, nb::arg("ignore"));
   module.def(

@@ -105,6 +105,9 @@ class FrameInterpreter {
   // Once a frame, and where no break can come: it is then the frame's own dict, which the next call brings up to date.
   bool may_make_locals() const;
   PyRef make_locals();
+  PyRef variables();
+  // Calls a function now, and shows it what is known here (show_inside.h).
+  PyRef show_inside(PyObject* function);
   // The top's attribute in its place; for a call, two places: the method and its self, or nothing and the callable.
   void push_attribute(PyObject* name);
   void push_method(PyObject* name);

@@ -11,6 +11,7 @@
 #include "capture/frame_interpreter.h"
 #include "capture/leaf_hooks.h"
 #include "capture/outside_iterators.h"
+#include "capture/show_inside.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -114,6 +115,10 @@ void FrameInterpreter::plain_call(int arg) {
     push(make_locals());
     return;
   }
+  if (!args.values.empty() && shows_inside(callable.get())) {
+    push(show_inside(args[0]));
+    return;
+  }
   capture_.tail = role_ != FrameRole::Passing && !is_in_try(code_, bytes_.get(), current_);
   const LeafHooks::Result result(instructions_[next_].opcode == POP_TOP ? callable.get() : nullptr);
   push(call(capture_, callable.get(), std::move(args)));
@@ -152,6 +157,10 @@ bool FrameInterpreter::may_make_locals() const {
 
 PyRef FrameInterpreter::make_locals() {
   gave_locals_ = true;
+  return capture_.made(variables());
+}
+
+PyRef FrameInterpreter::variables() {
   // As CPython marks them: variables of comprehensions that 3.12 has put into the function, those that live in cells.
   constexpr unsigned char kHidden = 0x10, kInCell = 0x40 | 0x80;
   const char* kinds = PyBytes_AS_STRING(code_->co_localspluskinds);
@@ -163,7 +172,7 @@ PyRef FrameInterpreter::make_locals() {
     in_cell ? load_deref(i) : load_fast(i);
     python::check(PyDict_SetItem(made.get(), PyTuple_GET_ITEM(code_->co_localsplusnames, i), pop().get()) == 0);
   }
-  return capture_.made(std::move(made));
+  return made;
 }
 
 void FrameInterpreter::call_function_ex(int arg) {

@@ -1,4 +1,4 @@
-"""torch._dynamo.eval_frame._debug_get_cache_entry_list: what is compiled of a function, one entry a piece that starts a call."""
+"""_debug_get_cache_entry_list() of torch._dynamo: what is compiled of a function, one entry a piece that starts a call."""
 
 from .. import _C
 

@@ -30,7 +30,7 @@ def install():
     _C._lift_tensors(True)
     _branches.serves_nested = True
     for module, name, ours in torch_names.early_routes():
-        _route(sys.modules[module] if isinstance(module, str) else module, name, ours)
+        _route(sys.modules[module], name, ours)
     torch_logs.follow()
     if _is_loaded(_LATE):
         _route_dynamo()

@@ -6,7 +6,7 @@ import sys
 from torch.utils._config_module import ConfigModule
 
 from .. import _C
-from . import guard_failures, ignored_functions, operator_gate
+from . import comptime_contexts, guard_failures, ignored_functions, operator_gate
 
 
 def value(name, missing=None):
@@ -37,6 +37,7 @@ def refuse_contradiction():
 def follow():
     """Asks for the limits of recompilation at the time, as programs set them around single calls."""
     _C._set_compile_watcher(_allowance)
+    _C._set_inside_view(sys.modules["torch._dynamo.comptime"].comptime, comptime_contexts.show)
     # Read in compiled code, a value of one of torch's modules of settings is a constant.
     _C._set_mark(ConfigModule.__getattr__, "Constant")
     # PyTorch's own compiler, where a program has it at work (torch.export), is not to look into what stands in here.
@@ -44,6 +45,7 @@ def follow():
 
 
 def leave():
+    _C._set_inside_view(None)
     ignored_functions.follow(())
     _C._set_operator_gate(None)
     _C._ignore_size_marks(False)

@@ -1,4 +1,4 @@
-"""torch.compile(options={"guard_filter_fn": …}): a program is shown the guards of what was compiled; some go."""
+"""torch.compile(options={"guard_filter_fn": …}): a program is shown the guards of a piece, and leaves some out."""
 
 import functools
 

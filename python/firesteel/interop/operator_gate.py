@@ -1,4 +1,4 @@
-"""torch._dynamo.config.only_allow_pt2_compliant_ops: operators of libraries are asked for a tag before graphs."""
+"""only_allow_pt2_compliant_ops of torch._dynamo.config: operators of libraries are asked for a tag."""
 
 import torch
 from torch._library.utils import is_builtin

@@ -190,14 +190,11 @@ def while_loop(cond_fn, body_fn, carried_inputs):
     return dropin.original(torch.while_loop)(cond_fn, body_fn, carried_inputs)
 
 
-_fx_trace = torch.fx.Tracer.trace  # PyTorch's compiler puts a wrapper in its place
-
-
-def trace_by_fx(tracer, root, concrete_args=None):
-    """torch.fx.Tracer.trace: of a compiled function it cannot make a graph."""
+def symbolic_trace(root, concrete_args=None):
+    """torch.fx's: of a compiled function it cannot make a graph."""
     if isinstance(root, firesteel._C.CompiledFunction):
         dynamo_config.refuse_fx(is_tracing=True)
-    return dropin.original(_fx_trace)(tracer, root, concrete_args)
+    return dropin.original(torch.fx.symbolic_trace)(root, concrete_args)
 
 
 # Capture has rules of its own for these.
@@ -227,7 +224,7 @@ def early_routes():
     yield "torch", "cond", cond
     yield "torch", "while_loop", while_loop
     yield "torch._logging._internal", "_init_logs", torch_logs.init_logs
-    yield torch.fx.Tracer, "trace", trace_by_fx
+    yield "torch.fx._symbolic_trace", "symbolic_trace", symbolic_trace
     controls = {
         "compile": compile,
         "reset": reset,

@@ -1,4 +1,4 @@
-"""Tests as PyTorch's users write them: places, tensors and bounds of numbers that data gives, Python's random numbers."""
+"""Tests as PyTorch's users write them: what is done with numbers that data gives, and Python's random numbers."""
 
 from suite import passes
 
