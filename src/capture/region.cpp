@@ -11,6 +11,7 @@
 #include "capture/callables.h"
 #include "capture/counters.h"
 #include "capture/driving.h"
+#include "capture/equal_calls.h"
 #include "capture/events.h"
 #include "capture/frame_hook.h"
 #include "capture/marks.h"
@@ -319,6 +320,11 @@ PyObject* Region::call(PyObject* function, const CallValues& values) {
   Bucket& starts = pieces_.bucket({{code, 0}});
   Slots slots;
   std::shared_ptr<Segment> segment = pieces_.find_call(code, starts, function, values, slots);
+  std::optional<EqualCall> other;  // its values are in the slots
+  for (const bool with_defaults : {false, true}) {
+    if (!segment && (other = EqualCall::of(function, values, with_defaults)))
+      segment = pieces_.find_call(code, starts, function, other->values(), slots);
+  }
   if (segment && segment->kind == SegmentKind::Return) {
     PyRef result;
     const RunEnd end = run_segment(*segment, slots.data(), nullptr, nullptr, result, nullptr);

@@ -1,4 +1,5 @@
-// Texts of tensors are strings, answers that data gives are bools, stand-ins of arrays are arrays, and torch.FloatTensor asks for a dtype.
+// Texts of tensors are strings, answers that data gives are bools, stand-ins of arrays are arrays, and
+// torch.FloatTensor asks for a dtype.
 #include "capture/seen_types.h"
 
 #include <string_view>

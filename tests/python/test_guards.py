@@ -147,7 +147,7 @@ def test_ways_to_pass_arguments(backend):
     ]
     for args, kwargs in calls * 2:
         assert torch.equal(compiled(*args, **kwargs), function(*args, **kwargs))
-    assert firesteel.counters()["captured"] == len(calls)
+    assert firesteel.counters()["captured"] == len(calls) - 1  # the last is the first, written in another way
     function.__defaults__ = (7,)
     assert torch.equal(compiled(X), function(X))
     function.__kwdefaults__["k"] = 8
@@ -315,11 +315,11 @@ def test_the_recompile_limit(backend):
         (lambda: ((X, 1, (1,)), {}), "`items` is a tuple, was a list"),
         (lambda: ((X, 1, [1, 2]), {}), "`items` has 2 items, had 1"),
         (lambda: ((3, 1, [1]), {}), "`x`: no tensor any more"),
-        (lambda: ((X, 1), {"items": [1]}), "passes its arguments in another way"),
+        (lambda: ((X, 1, [1], 5), {}), "passes its arguments in another way"),
     ],
 )
 def test_misses_are_told_in_words(change, words):
-    compiled = firesteel.compile(lambda x, n, items: x * n + len(items), recompile_limit=1)
+    compiled = firesteel.compile(lambda x, n, items, *rest: x * n + len(items), recompile_limit=1)
     compiled(X, 1, [1])
     args, kwargs = change()
     with pytest.warns(RuntimeWarning, match=words):

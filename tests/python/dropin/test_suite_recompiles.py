@@ -181,3 +181,41 @@ def test_compiled_anew_in_a_loop(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_calls_that_mean_the_same(tmp_path):
+    passes(
+        """
+    def test_however_they_are_written(self):
+        def f(x, y=None, *, k=3):
+            return x + k if y is None else x * y + k
+        for first in ((ones,), (ones, None)):
+            counter = CompileCounter()
+            compiled = torch.compile(f, backend=counter)
+            for args, named in (
+                (first, {}), ((ones,), {"y": None}), ((), {"x": ones}), ((ones, None), {"k": 3}), ((ones,), {})
+            ):
+                same(compiled(*args, **named), ones + 3)
+            self.assertEqual(counter.frame_count, 1)
+            same(compiled(ones, ones * 3), ones * 3 + 3)
+            same(compiled(y=ones * 2, x=ones), ones * 2 + 3)
+            self.assertEqual(counter.frame_count, 2)
+            same(compiled(ones, k=5), ones + 5)
+            with self.assertRaises(TypeError):
+                compiled(ones, x=ones)
+            with self.assertRaises(TypeError):
+                compiled(y=ones)
+
+    def test_defaults_are_looked_at(self):
+        def f(x, y=2):
+            return x + y
+        compiled = torch.compile(f, backend="eager")
+        same(compiled(ones, 2), ones + 2)
+        same(compiled(ones), ones + 2)
+        f.__defaults__ = (7,)
+        same(compiled(ones), ones + 7)
+        same(compiled(ones, 2), ones + 2)
+        same(compiled(x=ones), ones + 7)
+    """,
+        tmp_path,
+    )
