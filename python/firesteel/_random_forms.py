@@ -1,4 +1,4 @@
-"""Python's random numbers in one graph: each draw runs at every call of the graph, and what it gives is a number of it."""
+"""Python's random numbers in one graph: each draw runs at every call of the graph, and gives a number of it."""
 
 import random
 

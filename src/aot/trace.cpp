@@ -338,10 +338,10 @@ class Tracing {
     Value* now = value_of(entry.functional);
     if (now == entry.value) return;
     const Dim before = elements(entry.value->type.sizes);
-    FS_REQUIRE(
-        !wrapper->was_storage_changed() &&
-            c10::multiply_integers(traced_sizes(entry.functional)) == recorder_->symbols->hint(before),
-        MutationError, "the traced function gives a tensor from outside other storage (set_, resize_ or .data = …)");
+    FS_REQUIRE(!wrapper->was_storage_changed() &&
+                   c10::multiply_integers(traced_sizes(entry.functional)) == recorder_->symbols->hint(before),
+               MutationError,
+               "the traced function gives a tensor from outside other storage (set_, resize_ or .data = …)");
     const bool data = wrapper->has_data_mutation();
     const bool metadata = wrapper->has_metadata_mutation();
     FS_REQUIRE(!(data && metadata), MutationError,

@@ -75,7 +75,7 @@ class Attempt {
   std::shared_ptr<Segment> segment;
   FailedBackward backward;
   std::vector<ResultKind> result_kinds;
-  bool gives_input = false;  // all it does is to give a tensor back that it was given
+  bool gives_input = false;   // all it does is to give a tensor back that it was given
   long no_recipe_birth = -2;  // -2: nothing was missing; -1: it is not known when it was made
 };
 

@@ -79,16 +79,6 @@ PyRef wrapped_module_attribute(Capture& capture, PyObject* module, PyObject* nam
   return call(capture, finder, CallArgs{{PyRef::borrow(module), PyRef::borrow(name)}, {}});
 }
 
-// Namespaces of torch.ops and their operators make their members when asked, in Python of their own, and keep them.
-PyRef operator_member(Capture& capture, PyObject* owner, PyObject* name) {
-  PyRef value;
-  {
-    Suspended suspended(capture);
-    value = checked(PyObject_GetAttr(owner, name));
-  }
-  return capture.admit(value.get(), capture.sources.pinned(value.get(), std::string(python::text_of(name))));
-}
-
 PyRef python_module_attribute(Capture& capture, PyObject* module, PyObject* name) {
   if (std::string_view(Py_TYPE(module)->tp_name) == "torch._ops" ||
       std::string_view(Py_TYPE(module)->tp_name).starts_with("_Op")) {
@@ -399,19 +389,6 @@ PyRef generic_attribute(Capture& capture, PyObject* object, PyObject* name) {
   if (PyRef value = described(capture, object, type, name, found)) return value;
   if (capture.is_made(object)) return capture.adopt(checked(PyObject_GetAttr(object, name)));
   capture.stop(BreakReason::Attribute, spelled(object, name));
-}
-
-std::string module_name(PyObject* module) {
-  const char* name = PyModule_GetName(module);
-  if (!name) PyErr_Clear();
-  return name ? name : "?";
-}
-
-const Source* module_variables(Capture& capture, PyObject* module) {
-  PyObject* dict = PyModule_GetDict(module);
-  const Source* source = capture.source_of(module);
-  if (!source || is_module_namespace(dict)) return capture.sources.pinned(dict, module_name(module));
-  return capture.sources.step(source, AccessKind::InstanceDict);
 }
 
 PyRef find_attribute(Capture& capture, PyObject* object, PyObject* name) {

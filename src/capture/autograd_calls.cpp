@@ -28,8 +28,8 @@ void guard_no_hooks(Capture& capture, PyObject* leaf) {
   PyObject* real = capture.real_of(leaf);
   const auto left = LeafHooks::left(capture);
   if (!real && left.empty()) return;
-  const bool has_new =
-      std::any_of(left.begin(), left.end(), [&](const auto& hook) { return !hook.tensor || hook.tensor.get() == real; });
+  const bool has_new = std::any_of(left.begin(), left.end(),
+                                   [&](const auto& hook) { return !hook.tensor || hook.tensor.get() == real; });
   if (has_new || !real || checked(PyObject_CallOneArg(hooks, real)).get() != Py_None)
     capture.stop(BreakReason::Autograd, "a gradient of a tensor that has hooks is asked for");
   const Source* source = capture.sources.computed(hooks, capture.need_source(real), nullptr);

@@ -122,8 +122,7 @@ class CallableRunner final : public Runner {
   bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const override {
     std::vector<PyRef> held;
     std::vector<PyObject*> raw{nullptr};
-    for (const BackendInput& input : inputs_)
-      raw.push_back(held.emplace_back(without_class(slots[input.slot])).get());
+    for (const BackendInput& input : inputs_) raw.push_back(held.emplace_back(without_class(slots[input.slot])).get());
     if (!compiled_) compile(held);
     PyRef compiled = compiled_, builder = builder_;
     PyRef result = checked(

@@ -107,6 +107,8 @@ PyRef special_method(Capture& capture, PyObject* object, const char* name);
 const Source* module_variables(Capture& capture, PyObject* module);
 // `?` where it has none.
 std::string module_name(PyObject* module);
+// Namespaces of torch.ops and their operators make their members when asked, in Python of their own, and keep them.
+PyRef operator_member(Capture& capture, PyObject* owner, PyObject* name);
 
 // stores.cpp. A null value deletes.
 void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObject* value);

@@ -316,10 +316,9 @@ PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
 
 // Of a `random.Random(seed)` made here: what it gives is the same at every call.
 bool is_draw_of_own(const Capture& capture, PyTypeObject* type, std::string_view method, const CallArgs& args) {
-  if (!is_random_generator(type) || args.values.empty() || !capture.is_made(args[0]))
-    return false;
-  const bool is_being_made = std::find(capture.instantiating.begin(), capture.instantiating.end(),
-                                       Py_TYPE(args[0])) != capture.instantiating.end();
+  if (!is_random_generator(type) || args.values.empty() || !capture.is_made(args[0])) return false;
+  const bool is_being_made = std::find(capture.instantiating.begin(), capture.instantiating.end(), Py_TYPE(args[0])) !=
+                             capture.instantiating.end();
   if (capture.is_unknown(args[0]) && !is_being_made) return false;
   // Without a seed, chance decides.
   const bool seeded = args.values.size() == 2 && args[1] != Py_None && is_guardable_constant(args[1]);

@@ -133,8 +133,8 @@ void Capture::stop_for_own_error() {
     return python::checked(PyObject_GetAttrString(module.get(), "Error")).release();
   }();
   if (PyErr_ExceptionMatches(own)) stop_for_python_error();
-  // Nor is it the code's own that memory or the stack ran out here, but where it raises that error itself: where it runs
-  // for real they may well last.
+  // Nor is it the code's own that memory or the stack ran out here, but where it raises that error itself: where it
+  // runs for real they may well last.
   const bool ran_out = PyErr_ExceptionMatches(PyExc_MemoryError) || PyErr_ExceptionMatches(PyExc_RecursionError);
   if (!ran_out || is_raised_by_code(*this)) return;
   if (PyErr_ExceptionMatches(PyExc_MemoryError)) stop_for_python_error();

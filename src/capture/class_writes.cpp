@@ -33,9 +33,8 @@ bool ClassWrites::set(Capture& capture, PyObject* object, PyObject* name, PyObje
   if (there && Py_TYPE(there)->tp_descr_get) return false;
   capture.guard_class_attribute(type, name, there);
   std::vector<Write>& writes = t_current->writes_;
-  auto known = std::find_if(writes.begin(), writes.end(), [&](const Write& write) {
-    return write.type.get() == object && write.name.get() == name;
-  });
+  auto known = std::find_if(writes.begin(), writes.end(),
+                            [&](const Write& write) { return write.type.get() == object && write.name.get() == name; });
   if (known == writes.end())
     writes.push_back({PyRef::borrow(object), PyRef::borrow(name), PyRef::borrow(value)});
   else

@@ -1,5 +1,5 @@
-// Attributes of classes that captured code sets: they are set when the graph has run. Until then the class is as it was,
-// and reads that are captured find what was set last.
+// Attributes of classes that captured code sets: they are set when the graph has run. Until then the class is as it
+// was, and reads that are captured find what was set last.
 #pragma once
 
 #include <vector>

@@ -16,9 +16,7 @@ bool are_compared(PyObject* a, PyObject* b) {
   return (is_sequence(a) && Py_TYPE(a) == Py_TYPE(b)) || (is_mapping(a) && is_mapping(b));
 }
 
-bool is_text(PyObject* value) {
-  return value == Py_None || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value);
-}
+bool is_text(PyObject* value) { return value == Py_None || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value); }
 
 // A list is equal to no tuple, whatever the two hold, and to no number; a tensor is equal to no text.
 bool differ_in_kind(PyObject* a, PyObject* b) {

@@ -219,9 +219,9 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
       // CPython copies a dict as it is, unless its class has another way to go through it.
       const bool as_dict = PyDict_Check(args[i]) && Py_TYPE(args[i])->tp_iter == PyDict_Type.tp_iter;
       if (as_dict && !PyDict_CheckExact(args[i])) capture.consult(args[i]);
-      PyRef items = !as_dict                      ? dict_of_mapping(capture, args[i])
+      PyRef items = !as_dict                     ? dict_of_mapping(capture, args[i])
                     : PyDict_CheckExact(args[i]) ? PyRef()
-                                                  : checked(PyDict_Copy(args[i]));
+                                                 : checked(PyDict_Copy(args[i]));
       if (items) args.values[i] = std::move(items);
     }
     if (steps_arguments(name) ? is_iterable(args[i]) : takes_items && is_plain) {

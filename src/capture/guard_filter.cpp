@@ -41,9 +41,8 @@ Walk walk(const Source* source, const GuardRoots& roots) {
     found = walk(source->parent, roots);
     if (source->kind == AccessKind::DictItem && !found.global && holds_globals(source->parent)) found.global = source;
     const bool computed = source->kind == AccessKind::Computed;
-    found.value = found.value && !computed
-                      ? guards::follow(source->kind, found.value, source->key.get(), source->index)
-                      : nullptr;
+    found.value = found.value && !computed ? guards::follow(source->kind, found.value, source->key.get(), source->index)
+                                           : nullptr;
   } else {
     found.root = source;
     switch (source->kind) {

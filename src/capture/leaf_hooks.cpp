@@ -42,8 +42,8 @@ PyRef LeafHooks::leave(Capture& capture, PyObject* callable, const CallArgs& arg
   if (!PyCallable_Check(args[1])) return {};
   const at::Tensor& stand_in = python::unpack(args[0]);
   PyObject* real = capture.real_of(args[0]);
-  const bool is_leaf = real && capture.source_of(real) && stand_in.requires_grad() &&
-                       python::unpack(real).is_leaf() && python::unpack(real).requires_grad();
+  const bool is_leaf = real && capture.source_of(real) && stand_in.requires_grad() && python::unpack(real).is_leaf() &&
+                       python::unpack(real).requires_grad();
   if (is_leaf && t_called == callable) {
     t_current->hooks_.push_back({PyRef::borrow(real), std::move(name), args.values[1]});
     return PyRef::borrow(Py_None);

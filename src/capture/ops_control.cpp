@@ -46,8 +46,8 @@ void FrameInterpreter::pop_jump_forward_if_true(int arg) {
   const PyRef value = pop();
   // `assert tensor` in a function of one graph is an operator that fails when it runs.
   const bool may_assert = capture_.whole_stretches > 0 || captured_data().asserts;
-  const bool asserts = may_assert && instructions_[next_].opcode == LOAD_ASSERTION_ERROR &&
-                       is_single_stand_in(capture_, value.get());
+  const bool asserts =
+      may_assert && instructions_[next_].opcode == LOAD_ASSERTION_ERROR && is_single_stand_in(capture_, value.get());
   const Instruction& message = instructions_[next_ + (asserts ? 1 : 0)];
   if (asserts && message.opcode == RAISE_VARARGS) {
     assert_tensor(capture_, value.get(), checked(PyUnicode_FromString("assertion error")));

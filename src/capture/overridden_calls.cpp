@@ -51,9 +51,7 @@ bool may_ask(PyObject* value) {
   return python::is_tensor(value) ? !python::is_exact_tensor(value) : is_python_class(Py_TYPE(value));
 }
 
-bool asks_objects() {
-  return PythonTorchFunctionTLS::get_disabled_state() == TorchFunctionDisabledState::ENABLED;
-}
+bool asks_objects() { return PythonTorchFunctionTLS::get_disabled_state() == TorchFunctionDisabledState::ENABLED; }
 
 bool asks_modes() {
   return PythonTorchFunctionTLS::get_disabled_state() != TorchFunctionDisabledState::ALL_DISABLED &&
@@ -81,7 +79,8 @@ bool holds_asked(Capture& capture, PyObject* value, int depth = 0) {
 // A tensor that no node gives: torch has asked nobody.
 bool is_known(const Capture& capture, PyObject* value) {
   if (python::is_tensor(value)) return capture.is_stand_in(value) || capture.source_of(value);
-  for (Py_ssize_t i = 0; (PyTuple_Check(value) || PyList_CheckExact(value)) && i < PySequence_Fast_GET_SIZE(value); ++i) {
+  for (Py_ssize_t i = 0; (PyTuple_Check(value) || PyList_CheckExact(value)) && i < PySequence_Fast_GET_SIZE(value);
+       ++i) {
     if (!is_known(capture, PySequence_Fast_GET_ITEM(value, i))) return false;
   }
   return true;
@@ -94,8 +93,8 @@ PyRef checked_result(Capture& capture, PyRef result, const std::string& name) {
 
 PyRef push_mode(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.empty()) return args.call(callable);  // raises
-  find_attribute(capture, args[0], hook_name());         // torch calls it by itself
-  capture.made(args.values[0]);                          // a piece ends before it came
+  find_attribute(capture, args[0], hook_name());        // torch calls it by itself
+  capture.made(args.values[0]);                         // a piece ends before it came
   return args.call(callable);
 }
 
@@ -158,7 +157,8 @@ PyRef overridden_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
 
 void refuse_overridden(Capture& capture, const CallArgs& args, const std::string& name) {
   for (const PyRef& value : args.values) {
-    if (asks_modes() || (asks_objects() && holds_asked(capture, value.get()))) capture.stop(BreakReason::Argument, name);
+    if (asks_modes() || (asks_objects() && holds_asked(capture, value.get())))
+      capture.stop(BreakReason::Argument, name);
   }
 }
 
@@ -186,7 +186,8 @@ PyRef call_subclassing(Capture& capture, PyObject* callable, const CallArgs& arg
     Suspended suspended(capture);
     made = checked(PyObject_CallFunctionObjArgs(subclassing_method(), tensor.get(), type, nullptr));
   }
-  if (!may_stand_in(made.get())) capture.stop(BreakReason::TensorKind, fmt::format("a {}", Py_TYPE(made.get())->tp_name));
+  if (!may_stand_in(made.get()))
+    capture.stop(BreakReason::TensorKind, fmt::format("a {}", Py_TYPE(made.get())->tp_name));
   capture.know_as(made, tensor.get());
   return capture.made(std::move(made));
 }
@@ -239,10 +240,8 @@ PyRef innermost_function_mode() { return mode_at(open_function_modes() - 1); }
 
 const std::vector<ControlRule>& function_mode_rules() {
   static const auto* rows = new std::vector<ControlRule>{
-      {"torch._C", "_push_on_torch_function_stack", push_mode},
-      {"torch._C", "_pop_torch_function_stack", pop_mode},
-      {"torch._C", "_get_function_stack_at", pop_mode},
-      {"torch._C", "_len_torch_function_stack", answer},
+      {"torch._C", "_push_on_torch_function_stack", push_mode}, {"torch._C", "_pop_torch_function_stack", pop_mode},
+      {"torch._C", "_get_function_stack_at", pop_mode},         {"torch._C", "_len_torch_function_stack", answer},
       {"torch._C", "_is_torch_function_all_disabled", answer},
   };
   return *rows;

@@ -1,4 +1,5 @@
-// `__torch_function__`: what tensors of the program's classes, other objects and modes have to say in torch's functions.
+// `__torch_function__`: what tensors of the program's classes, other objects and modes have to say in torch's
+// functions.
 //
 // A function of torch is then called as it is, on stand-ins: torch finds whom to ask, and the Python that it asks is
 // followed like all other. What that calls in the end is part of the graph, under DisableTorchFunctionSubclass.

@@ -44,8 +44,7 @@ bool is_known_by_identity(PyObject* object) {
 }
 
 bool is_known_key(PyObject* key) {
-  if (is_guardable_constant(key) || is_known_by_identity(key) || is_special_form(key) || is_torch_op(key))
-    return true;
+  if (is_guardable_constant(key) || is_known_by_identity(key) || is_special_form(key) || is_torch_op(key)) return true;
   if (!PyTuple_CheckExact(key)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
     PyObject* item = PyTuple_GET_ITEM(key, i);

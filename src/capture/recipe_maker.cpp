@@ -79,8 +79,9 @@ int32_t RecipeMaker::of(PyObject* value) {
   if (PyObject* callable = followed_callable(value)) return of(callable);
   if (const PyRef hook = LeafHooks::hook_of(value)) {
     const int32_t given = add(RecipeKind::Tuple, nullptr, {constant(hook.get())});
-    return with_parts(value, RecipeKind::Reduced, nullptr,
-                      [&] { return std::vector<int32_t>{constant(LeafHooks::handle_function()), given}; });
+    return with_parts(value, RecipeKind::Reduced, nullptr, [&] {
+      return std::vector<int32_t>{constant(LeafHooks::handle_function()), given};
+    });
   }
   if (auto found = known_.find(value); found != known_.end()) return found->second;
   if (python::is_tensor(value)) return tensor(value);

@@ -143,8 +143,7 @@ void RecipeMaker::add_writes() {
     static PyObject* const set = checked(PyObject_GetAttrString(PyImport_AddModule("builtins"), "setattr")).release();
     static PyObject* const partial =
         checked(PyObject_GetAttrString(checked(PyImport_ImportModule("functools")).get(), "partial")).release();
-    const int32_t place =
-        add(RecipeKind::Tuple, nullptr, {constant(set), constant(type.get()), constant(name.get())});
+    const int32_t place = add(RecipeKind::Tuple, nullptr, {constant(set), constant(type.get()), constant(name.get())});
     const int32_t setter = add(RecipeKind::Reduced, nullptr, {constant(partial), place});
     book_.writes.push_back({WriteKind::LeaveHook, setter, interned("__call__"), of(value.get())});
   }

@@ -33,7 +33,7 @@ struct BackendChoice {
   bool wait = false;    // Native: the first call waits for the code
   bool freeze = false;  // Native: weights are prepared once
   SizePolicy sizes = SizePolicy::Changed;
-  PyRef guard_filter;  // says which guards are kept (guard_filter.h); null: all
+  PyRef guard_filter;                    // says which guards are kept (guard_filter.h); null: all
   std::shared_ptr<const SizeSpec> spec;  // of the arguments; what it does not name keeps its size
 
   bool runs_aten() const { return kind == Backend::AotEager || kind == Backend::Native; }

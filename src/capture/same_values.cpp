@@ -1,4 +1,5 @@
-// Guards that the place holds the same at every call: small numbers, None and the like are one object wherever they are.
+// Guards that the place holds the same at every call: small numbers, None and the like are one object wherever they
+// are.
 #include "capture/same_values.h"
 
 #include <Python.h>
@@ -11,7 +12,8 @@ namespace firesteel::capture {
 
 void guard_same(Capture& capture, const Source* at, PyObject* before, PyObject* value) {
   if (capture.concrete || !value || before != value) return;
-  capture.add_guard({is_guardable_constant(value) ? GuardKind::Constant : GuardKind::Identity, at, PyRef::borrow(value)});
+  capture.add_guard(
+      {is_guardable_constant(value) ? GuardKind::Constant : GuardKind::Identity, at, PyRef::borrow(value)});
 }
 
 void guard_same(Capture& capture, PyObject* dict, PyObject* key, PyObject* value) {

@@ -145,13 +145,12 @@ void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObjec
   PyRef key = interned(value ? "__setattr__" : "__delattr__");
   PyObject* setter = class_attribute(capture, type, key.get());
   // `__setattr__ = dict.__setitem__`
-  const bool of_object =
-      !setter || (Py_IS_TYPE(setter, &PyWrapperDescr_Type) &&
-                  reinterpret_cast<PyWrapperDescrObject*>(setter)->d_wrapped ==
-                      reinterpret_cast<void*>(PyObject_GenericSetAttr));
+  const bool of_object = !setter || (Py_IS_TYPE(setter, &PyWrapperDescr_Type) &&
+                                     reinterpret_cast<PyWrapperDescrObject*>(setter)->d_wrapped ==
+                                         reinterpret_cast<void*>(PyObject_GenericSetAttr));
   if (of_object) return generic_store(capture, object, name, value);
-  const bool takes_self = PyFunction_Check(setter) || Py_IS_TYPE(setter, &PyWrapperDescr_Type) ||
-                          Py_IS_TYPE(setter, &PyMethodDescr_Type);
+  const bool takes_self =
+      PyFunction_Check(setter) || Py_IS_TYPE(setter, &PyWrapperDescr_Type) || Py_IS_TYPE(setter, &PyMethodDescr_Type);
   if (!takes_self) capture.stop(BreakReason::Write, spelled(object, name));
   CallArgs args;
   args.values = {PyRef::borrow(object), PyRef::borrow(name)};

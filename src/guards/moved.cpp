@@ -31,7 +31,8 @@ SourcePath GuardProgram::path_to(size_t at) const {
     const Step& step = steps_[at];
     PyObject* key = step.key;
     int64_t index = step.index;
-    if (key && holdings_.has_lost(key)) return {};  // it is dying, and a reference that comes and goes would end it twice
+    if (key && holdings_.has_lost(key))
+      return {};  // it is dying, and a reference that comes and goes would end it twice
     if (step.kind == AccessKind::Member) {
       key = member_at(reinterpret_cast<PyTypeObject*>(key), std::exchange(index, 0));
       if (!key) return {};

@@ -65,7 +65,7 @@ def taken_back(x):
 
 def one_of_two_taken_back(x):
     first = x.register_hook(scale)
-    second = x.register_hook(lambda gradient: gradient + 1)
+    x.register_hook(lambda gradient: gradient + 1)
     first.remove()
     return (x * 2).sum()
 

@@ -246,7 +246,7 @@ def test_modes_inside(backend):
             assert same(compiled(x), whole(x))
     assert firesteel.counters()["captured"] == 2
     assert same(firesteel.compile(broken, backend=backend)(x), broken(x))
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="tensor"):
         firesteel.compile(failing, backend=backend)(x)
     assert torch.overrides._len_torch_function_stack() == 0
 
@@ -302,6 +302,6 @@ def test_an_error_under_a_default_device():
         raise ValueError(torch.ones(4) + x)
 
     with torch.device("cpu"):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="tensor"):
             firesteel.compile(program)(torch.ones(4))
         assert torch.overrides._len_torch_function_stack() == 1

@@ -1,4 +1,4 @@
-"""_debug_get_cache_entry_list() of torch._dynamo: what is compiled of a function, one entry a piece that starts a call."""
+"""_debug_get_cache_entry_list() of torch._dynamo: what is compiled of a function, by pieces that start a call."""
 
 from .. import _C
 

@@ -1,4 +1,4 @@
-"""Programs that change what Python itself does around compiled functions, each in a process of its own: none may hang."""
+"""Programs that change what Python itself does around compiled functions, each in a process: none may hang."""
 
 import pytest
 from processes import printed_by
@@ -36,7 +36,8 @@ def fn(x):
     count = 0
     for value in {"a": 1}.values():
         count += value
-    return torch.nn.functional.linear(x, torch.eye(4)) + count + math.sqrt(4), isinstance(x, torch.Tensor), copy.copy([1])
+    result = torch.nn.functional.linear(x, torch.eye(4)) + count + math.sqrt(4)
+    return result, isinstance(x, torch.Tensor), copy.copy([1])
 
 
 same_as_eager(fn)

@@ -65,7 +65,8 @@ def test_classes_tell_of_themselves(tmp_path):
             kept = 3
         def f(x, one):
             found = inspect.getattr_static(Base, "twice")
-            return x + 1, found.fget(one), inspect.getattr_static(one, "kept"), inspect.getattr_static(one, "own", 4), \\
+            kept, own = inspect.getattr_static(one, "kept"), inspect.getattr_static(one, "own", 4)
+            return x + 1, found.fget(one), kept, own, \\
                 inspect.getattr_static(Base, "other", 5)
         one = Base()
         compiled = torch.compile(f, backend="eager", fullgraph=True)

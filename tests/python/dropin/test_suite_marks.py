@@ -72,7 +72,8 @@ def test_whole_functions_that_give_an_input_back(tmp_path):
     body = """
     def test_counts(self):
         kept = torch.ones(2)
-        cases = [(lambda x: x, 1), (lambda x: kept, 1), (torch.nn.Identity(), 1), (lambda x: (x, 1), 0), (lambda x: 3, 0)]
+        cases = [(lambda x: x, 1), (lambda x: kept, 1), (torch.nn.Identity(), 1)]
+        cases += [(lambda x: (x, 1), 0), (lambda x: 3, 0)]
         for fn, count in cases:
             counter = CompileCounter()
             compiled = torch.compile(fn, backend=counter, fullgraph=True)
