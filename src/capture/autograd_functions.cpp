@@ -5,6 +5,7 @@
 
 #include "capture/as_it_is.h"
 #include "capture/callables.h"
+#include "capture/marks.h"
 #include "python/errors.h"
 
 namespace firesteel::capture {
@@ -26,7 +27,8 @@ PyRef call_autograd_function(Capture& capture, PyObject* apply, CallArgs args) {
   }
   const std::string name = fmt::format("{}.apply", type->tp_name);
   const size_t writes = capture.journal.writes();
-  PyRef result = capture.torch_call(method.get(), name, args.tuple(), args.dict(), /*follows=*/true);
+  const bool follows = mark_of(self.get()).mark != Mark::Allowed;
+  PyRef result = capture.torch_call(method.get(), name, args.tuple(), args.dict(), follows);
   // A graph that calls it again would write a second time.
   if (capture.journal.writes() != writes && (capture.runs_python_again || capture.calls_leaf))
     capture.stop(BreakReason::Write, fmt::format("the forward of `{}`", type->tp_name));

@@ -291,7 +291,6 @@ PyRef call_builtin_method(Capture& capture, PyObject* callable, CallArgs args) {
       return capture.made(args.call(callable));
     }
     if (name == "mro") return args.call(callable);
-    if (name == "__subclasses__" && args.values.empty()) return subclasses_of(capture, self);
     capture.stop(BreakReason::CFunction, fmt::format("{}.{}", type->tp_name, name));
   }
   if (PyGen_CheckExact(self) && capture.is_made(self)) return capture.adopt(args.call(callable));

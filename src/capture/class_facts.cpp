@@ -86,12 +86,4 @@ PyRef static_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
   return args.call(callable);  // raises
 }
 
-PyRef subclasses_of(Capture& capture, PyObject* type) {
-  const PyRef name = interned("__subclasses__"), none = python::checked(PyTuple_New(0));
-  const Source* source = capture.source_of(type);
-  if (!source) source = capture.sources.pinned(type, reinterpret_cast<PyTypeObject*>(type)->tp_name);
-  PyRef value = python::checked(PyObject_CallMethodNoArgs(type, name.get()));
-  return capture.admit(value.get(), capture.sources.computed(caller_of(name.get(), none.get()), source, nullptr));
-}
-
 }  // namespace firesteel::capture

@@ -9,7 +9,5 @@ namespace firesteel::capture {
 PyRef class_fact(Capture& capture, PyObject* type, PyObject* name);
 // inspect.getattr_static of a class or an object of one: what lies there, no descriptor asked.
 PyRef static_attribute(Capture& capture, PyObject* callable, CallArgs& args);
-// type.__subclasses__(), guarded as well.
-PyRef subclasses_of(Capture& capture, PyObject* type);
 
 }  // namespace firesteel::capture

@@ -267,8 +267,8 @@ PyRef Capture::opaque_call(PyObject* function, const std::string& name, PyRef ar
 }
 
 PyRef Capture::nonstrict_call(PyObject* callable, CallArgs args) {
-  refuse_overridden(*this, args, name_of(callable));
   PyObject* function = underlying(*this, callable, args);
+  refuse_overridden(*this, args, name_of(callable));
   PyRef given = opaque_argument(args.tuple().get(), "args");
   PyRef named = args.dict() ? opaque_argument(args.dict().get(), "kwargs") : PyRef();
   return opaque_call(function, name_of(callable), std::move(given), std::move(named), /*any_result=*/true);

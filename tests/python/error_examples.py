@@ -39,12 +39,8 @@ except ValueError as error:
     print(error)
 """,
     "FS-WRITE": """
-class Steps:
-    count = 0
-
-
 def f(x):
-    Steps.count += 1
+    f.calls = 1
     return x.sin()
 """,
     "FS-ITERATOR": """
@@ -68,27 +64,20 @@ firesteel.compile(lambda x: x * 2, fullgraph=True)(torch.ones(3).to_sparse())
     "FS-AUTOGRAD": """
 def f(x):
     y = x.sin()
-    y.register_hook(lambda grad: grad * 2)
-    return y.sum()
+    y.sum().backward()
+    return y
 
 
 firesteel.compile(f, fullgraph=True)(torch.ones(3, requires_grad=True))
 """,
     "FS-ATTRIBUTE": """
-import types
+import datetime
 
-
-class Settings(types.ModuleType):
-    @property
-    def scale(self):
-        return 2
-
-
-settings = Settings("settings")
+day = datetime.date(2026, 11, 19)
 
 
 def f(x):
-    return x * settings.scale
+    return x * day.year
 """,
     "FS-VALUE": """
 class Thing:
@@ -123,8 +112,13 @@ class Meters:
 width = Meters(2)
 
 
+@firesteel.allow_in_graph
+def scaled(x, width):
+    return x * width.value
+
+
 def f(x):
-    return torch.add(x, width)
+    return scaled(x, width)
 """,
     "FS-CREATION": """
 class Handle:

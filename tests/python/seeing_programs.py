@@ -1,7 +1,7 @@
 """One small program for each kind of problem that a report must show: the line is marked by `# HERE`."""
 
 import inspect
-import math
+import zlib
 
 import numpy as np
 import torch
@@ -81,7 +81,7 @@ def disabled_function(x):
 
 def c_extension_call(x):
     y = x * 2
-    factor = math.log(float(torch.get_num_threads())) + id(x) * 0  # HERE
+    factor = zlib.crc32(b"rows") % 7  # HERE
     return y + factor
 
 

@@ -318,8 +318,7 @@ def _is_tensor_method(function, name):
 
 
 def _stack_trace(lines):
-    shown = [text for text in map(_line_of_trace, reversed(lines)) if text]
-    return "".join(shown) or None
+    return "".join(map(_line_of_trace, reversed(lines)))
 
 
 @functools.lru_cache(4096)

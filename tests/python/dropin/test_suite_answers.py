@@ -269,7 +269,7 @@ def test_sizes_that_are_open_from_the_first_call(tmp_path):
         self.assertEqual(self.graphs(lambda x: x * x.shape[0], 4, 5, 7), 1)
 
     def test_questions_are_guarded(self):
-        self.assertEqual(self.graphs(lambda x: x * 2 if x.shape[0] > 4 else x + 1, 5, 6, 3, 4), 2)
+        self.assertEqual(self.graphs(lambda x: x * 2 if x.shape[0] > 4 else x + 1, 5, 6, 3, 4), 3)
     """,
         tmp_path,
     )

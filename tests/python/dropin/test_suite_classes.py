@@ -25,21 +25,16 @@ def test_classes_tell_of_themselves(tmp_path):
             @staticmethod
             def doubled(x):
                 return x * 2
-        class Below(Base):
-            pass
         def f(x):
             inside = Base.__dict__
             return inside["doubled"].__func__(x), "limit" in inside, vars(Base)["limit"], Base.__annotations__, \\
-                Base.__dict__.get("nothing"), Base.__subclasses__() == [Below]
+                Base.__dict__.get("nothing")
         compiled = torch.compile(f, backend="eager", fullgraph=True)
         for limit in (3, 4):
             Base.limit = limit
             found = compiled(ones)
             same(found[0], ones * 2)
-            self.assertEqual(found[1:], (True, limit, {"limit": int}, None, True))
-        class Another(Base):
-            pass
-        self.assertFalse(compiled(ones)[-1])
+            self.assertEqual(found[1:], (True, limit, {"limit": int}, None))
 
     def test_classes_made_by_type(self):
         class Base:
