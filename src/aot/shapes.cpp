@@ -128,6 +128,21 @@ class TracedSizes {
   std::vector<std::pair<at::Tensor, at::Tensor>> replaced_;
 };
 
+StepAside g_step_aside;
+
+class SteppedAside {
+ public:
+  SteppedAside() : given_(g_step_aside.begin ? g_step_aside.begin() : nullptr) {}
+  ~SteppedAside() {
+    if (g_step_aside.end) g_step_aside.end(given_);
+  }
+  SteppedAside(const SteppedAside&) = delete;
+  SteppedAside& operator=(const SteppedAside&) = delete;
+
+ private:
+  void* given_;
+};
+
 bool try_kernel(const std::function<void(Stack*)>& call, const std::vector<IValue>& on_meta, Stack& stack) {
   stack = on_meta;
   try {
@@ -162,6 +177,7 @@ std::vector<IValue> infer_shapes(const OpPlan& plan, const std::vector<IValue>& 
     g_counters.cpp_meta.fetch_add(1, std::memory_order_relaxed);
     return stack;
   }
+  const SteppedAside aside;
   // Called directly, not dispatched: an inner call would come back here.
   if (plan.has_any_meta &&
       try_kernel([&](Stack* s) { call_within(plan, c10::DispatchKey::Meta, device, s); }, on_meta, stack)) {
@@ -172,6 +188,8 @@ std::vector<IValue> infer_shapes(const OpPlan& plan, const std::vector<IValue>& 
   count_slow(g_counters.zero_run, plan);
   return run_on_zeros(plan, args);
 }
+
+void set_step_aside(StepAside step) { g_step_aside = step; }
 
 bool is_inferring_shapes() { return t_inferring_for.has_value(); }
 

@@ -11,6 +11,7 @@
 #include "capture/counters.h"
 #include "capture/describe.h"
 #include "capture/events.h"
+#include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
 #include "capture/kept_numbers.h"
 #include "capture/oracle.h"
@@ -138,6 +139,7 @@ BackendChoice backend_from(nb::handle backend) {
 void bind_capture(nb::module_& module) {
   make_callable_types(module.ptr());
   watch_symbols();
+  step_aside_for_shapes();
   module.attr("_choose_node") = nb::steal(choose_function().release());
   bind_controls(module);
   module.def("_compile_function", &compile_function, nb::arg("callable"), nb::arg("backend"), nb::arg("fullgraph"),

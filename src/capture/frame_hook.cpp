@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "aot/shapes.h"
 #include "capture/frame_interpreter.h"
 
 namespace firesteel::capture {
@@ -56,6 +57,16 @@ PyObject* hook(PyThreadState* state, FsFrame* frame, int throwing) {
 }  // namespace
 
 Capture* current_capture() { return t_capture && !t_capture->suspended ? t_capture : nullptr; }
+
+void step_aside_for_shapes() {
+  set_step_aside({[]() -> void* {
+                    if (t_capture) ++t_capture->suspended;
+                    return t_capture;
+                  },
+                  [](void* capture) {
+                    if (capture) --static_cast<Capture*>(capture)->suspended;
+                  }});
+}
 
 CaptureScope::CaptureScope(Capture& capture) : outer_(std::exchange(t_capture, &capture)) { arm(PyThreadState_Get()); }
 

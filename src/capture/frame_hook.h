@@ -24,6 +24,9 @@ class CaptureScope {
   Capture* outer_;
 };
 
+// From now on no frame belongs to a capture while kernels that only tell shapes run.
+void step_aside_for_shapes();
+
 // The capture that frames of this thread belong to now; null where there is none, or it is suspended.
 Capture* current_capture();
 
