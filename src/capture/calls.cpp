@@ -451,7 +451,10 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     const std::string_view name = python::text_of(method->d_common.d_name);
     if (has_container_methods(type)) return call_container_method(capture, callable, type, name, args);
     if (PyRef found = call_pattern_method(capture, callable, args)) return found;
-    if (is_draw_of_own(capture, type, name, args)) return args.call(callable);
+    if (is_draw_of_own(capture, type, name, args)) {
+      settle_all_of(capture, args);
+      return args.call(callable);
+    }
     if (!args.values.empty() && capture.is_made(args[0]) &&
         (PyIter_Check(args[0]) || PyExceptionInstance_Check(args[0]))) {
       settle_all_of(capture, args);

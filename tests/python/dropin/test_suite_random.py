@@ -43,6 +43,22 @@ def test_random_numbers(tmp_path):
             return x * own.random() + own.randint(1, 9), other.uniform(0, 1), items
         self.assertEqual(self.drawn(torch.compile(f, backend="eager", fullgraph=True)), self.drawn(f))
 
+    def test_numbers_that_change(self):
+        def seeded(x, n):
+            return x * random.Random(n).random()
+        def seeded_again(x, n):
+            own = random.Random(3)
+            own.seed(n)
+            return x + own.random()
+        def bounded(x, n):
+            return x + random.Random(3).uniform(0, n)
+        for f in (seeded, seeded_again, bounded):
+            for dynamic in (None, True):
+                torch._dynamo.reset()
+                compiled = torch.compile(f, backend="eager", fullgraph=True, dynamic=dynamic)
+                for n in (30, 400, 5000, 6):
+                    self.assertEqual(compiled(ones, n), f(ones, n))
+
     def test_generators_given_back(self):
         class Holder:
             def __init__(self):
