@@ -17,15 +17,10 @@
 #include "base/error.h"
 #include "graph/data_symbols.h"
 #include "runtime/backward_node.h"
+#include "runtime/below_autograd.h"
 
 namespace firesteel {
 namespace {
-
-// Recorded operators lie below autograd and autocast: their work is in the graph already.
-struct BelowAutograd {
-  at::AutoDispatchBelowADInplaceOrView autograd;
-  c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
-};
 
 at::Tensor random_like(const Type& type, std::span<const int64_t> symbols) {
   const auto options = at::TensorOptions().dtype(type.dtype).device(type.device);

@@ -1,11 +1,11 @@
 // Makes a program of a graph and runs it below autograd.
 #include "runtime/graph_run.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "fuse/two_directions.h"
+#include "runtime/below_autograd.h"
 #include "runtime/tiers.h"
 
 namespace firesteel {
@@ -36,8 +36,7 @@ void check_inputs(const Graph& graph, const std::vector<at::Tensor>& inputs) {
 
 std::vector<at::Tensor> run_graph(const Graph& graph, std::vector<at::Tensor> inputs, bool native) {
   check_inputs(graph, inputs);
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const BelowAutograd below;
   ProgramOptions options;
   if (!native) return Program(graph, options).run(std::move(inputs));
   Graph chosen = graph.clone();

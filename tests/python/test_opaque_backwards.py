@@ -206,3 +206,26 @@ def test_an_error_in_it_reaches_the_caller(backend):
         with pytest.raises(ValueError, match="no gradient for these"):
             compiled(x).sum().backward()
         assert x.grad is None
+
+
+def cubed(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(x.numpy() ** 3)
+
+
+cubed = register(
+    "cubed",
+    cubed,
+    torch.empty_like,
+    lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    lambda ctx, grad: grad * 3 * ctx.saved_tensors[0] ** 2,
+)
+
+
+def test_forwards_may_ask_for_numpy(backend):
+    compiled = firesteel.compile(lambda x: cubed(x).sin(), backend=backend, fullgraph=True)
+    for _ in range(CALLS):
+        x = torch.randn(4, requires_grad=True)
+        expected, result = cubed(x).sin(), compiled(x)
+        torch.testing.assert_close(result, expected)
+        grads = [torch.autograd.grad(y.sum(), x) for y in (result, expected)]
+        torch.testing.assert_close(*grads)
