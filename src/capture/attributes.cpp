@@ -117,8 +117,7 @@ PyRef class_method(Capture& capture, PyObject* found, PyTypeObject* owner, PyObj
   PyRef function = checked(PyObject_GetAttrString(found, "__func__"));
   capture.admit(function.get(), pinned(capture, owner, name, function.get()));
   const bool describes = Py_IS_TYPE(function.get(), &PyClassMethod_Type) ||
-                         Py_IS_TYPE(function.get(), &PyStaticMethod_Type) ||
-                         Py_IS_TYPE(function.get(), &PyProperty_Type);
+                         Py_IS_TYPE(function.get(), &PyStaticMethod_Type) || acts_as_property(function.get());
   return describes ? described(capture, type, as_type(type), name, function.get()) : bind(function.get(), type);
 }
 
@@ -136,7 +135,7 @@ PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject
     PyRef function = checked(PyObject_GetAttrString(found, "__func__"));
     return capture.admit(function.get(), pinned(capture, type, name, function.get()));
   }
-  if (Py_IS_TYPE(found, &PyProperty_Type)) {
+  if (acts_as_property(found)) {
     if (!object) return capture.admit(found, at);
     PyRef getter = checked(PyObject_GetAttrString(found, "fget"));
     if (getter.get() == Py_None) {

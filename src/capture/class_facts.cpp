@@ -86,4 +86,11 @@ PyRef static_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
   return args.call(callable);  // raises
 }
 
+bool acts_as_property(PyObject* object) {
+  const PyTypeObject* type = Py_TYPE(object);
+  if (type == &PyProperty_Type) return true;
+  return PyType_IsSubtype(Py_TYPE(object), &PyProperty_Type) && type->tp_descr_get == PyProperty_Type.tp_descr_get &&
+         type->tp_descr_set == PyProperty_Type.tp_descr_set;
+}
+
 }  // namespace firesteel::capture

@@ -5,6 +5,7 @@
 // concrete capture the same instructions run for real.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "capture/capture.h"
@@ -99,6 +100,9 @@ class FrameInterpreter {
   void jump_if(bool condition, int delta) {
     if (condition) next_ += delta;
   }
+  void pop_jump_if(bool truth, int delta);
+  // Where the other side of a branch on a tensor only raises: the graph asserts that it is not taken.
+  std::optional<bool> side_that_goes_on(PyObject* value, int if_true, int if_false);
   void unary(const char* operation, PyObject* (*run)(PyObject*));
   PyRef unpacked(PyObject* value);
   PyRef make_super();

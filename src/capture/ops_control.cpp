@@ -11,6 +11,7 @@
 #include "capture/frame_interpreter.h"
 #include "capture/leaf_hooks.h"
 #include "capture/outside_iterators.h"
+#include "capture/raising_sides.h"
 #include "capture/show_inside.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -43,24 +44,47 @@ void FrameInterpreter::jump_backward(int arg) {
 }
 
 void FrameInterpreter::pop_jump_forward_if_true(int arg) {
-  const PyRef value = pop();
   // `assert tensor` in a function of one graph is an operator that fails when it runs.
   const bool may_assert = capture_.whole_stretches > 0 || captured_data().asserts;
   const bool asserts =
-      may_assert && instructions_[next_].opcode == LOAD_ASSERTION_ERROR && is_single_stand_in(capture_, value.get());
+      may_assert && instructions_[next_].opcode == LOAD_ASSERTION_ERROR && is_single_stand_in(capture_, top().get());
   const Instruction& message = instructions_[next_ + (asserts ? 1 : 0)];
   if (asserts && message.opcode == RAISE_VARARGS) {
-    assert_tensor(capture_, value.get(), checked(PyUnicode_FromString("assertion error")));
+    assert_tensor(capture_, pop().get(), checked(PyUnicode_FromString("assertion error")));
     return jump_if(true, arg);
   }
   PyObject* text = asserts && message.opcode == LOAD_CONST ? PyTuple_GET_ITEM(code_->co_consts, message.arg) : nullptr;
   if (text && PyUnicode_CheckExact(text)) {
-    assert_tensor(capture_, value.get(), PyRef::borrow(text));
+    assert_tensor(capture_, pop().get(), PyRef::borrow(text));
     return jump_if(true, arg);
   }
-  jump_if(is_true(capture_, value.get()), arg);
+  pop_jump_if(true, arg);
 }
-void FrameInterpreter::pop_jump_forward_if_false(int arg) { jump_if(!is_true(capture_, pop().get()), arg); }
+void FrameInterpreter::pop_jump_forward_if_false(int arg) { pop_jump_if(false, arg); }
+
+void FrameInterpreter::pop_jump_if(bool truth, int delta) {
+  const PyRef value = pop();
+  const std::optional<bool> side =
+      side_that_goes_on(value.get(), next_ + (truth ? delta : 0), next_ + (truth ? 0 : delta));
+  jump_if((side ? *side : is_true(capture_, value.get())) == truth, delta);
+}
+
+std::optional<bool> FrameInterpreter::side_that_goes_on(PyObject* value, int if_true, int if_false) {
+  if (capture_.concrete || !capture_.whole_stretches || !is_single_stand_in(capture_, value)) return {};
+  const bool raises = only_raises(bytes_.get(), if_true);
+  if (raises == only_raises(bytes_.get(), if_false) || is_caught_within(state_, static_cast<int>(capture_.depth)))
+    return {};
+  PyRef condition = PyRef::borrow(value);
+  if (raises) {
+    static PyObject* negation =
+        checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "logical_not")).release();
+    condition = capture_.torch_call(negation, "torch.logical_not", checked(PyTuple_Pack(1, value)));
+  }
+  PyRef text = checked(PyUnicode_FromFormat("%U:%d raises an error for this data", code_->co_filename,
+                                            PyCode_Addr2Line(code_, current_ * 2)));
+  assert_tensor(capture_, condition.get(), text);
+  return !raises;
+}
 void FrameInterpreter::pop_jump_forward_if_none(int arg) { jump_if(pop().get() == Py_None, arg); }
 void FrameInterpreter::pop_jump_forward_if_not_none(int arg) { jump_if(pop().get() != Py_None, arg); }
 

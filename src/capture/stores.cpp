@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/class_facts.h"
 #include "capture/class_writes.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/same_values.h"
@@ -32,7 +33,7 @@ PyObject* class_attribute(Capture& capture, PyTypeObject* type, PyObject* name) 
 
 // A descriptor that takes the value itself.
 void store_through(Capture& capture, PyObject* object, PyObject* name, PyObject* found, PyObject* value) {
-  if (Py_IS_TYPE(found, &PyProperty_Type)) {
+  if (acts_as_property(found)) {
     PyRef setter = checked(PyObject_GetAttrString(found, value ? "fset" : "fdel"));
     if (setter.get() == Py_None) {
       PyErr_Format(PyExc_AttributeError, "property '%U' of '%s' object has no %s", name, Py_TYPE(object)->tp_name,

@@ -74,6 +74,7 @@ const std::vector<ControlRule>& transform_rules() {
       {kLevels, "maybe_current_level", answer},
       {kLevels, "maybe_get_level", answer},
       {kLevels, "maybe_get_bdim", answer},
+      {kLevels, "unwrap_if_dead", answer},
       {"torch._functorch.eager_transforms", "linearize", leave},
       {"torch._functorch.eager_transforms", "functionalize", leave},
       {"torch._C", "_is_fwd_grad_enabled", answer},

@@ -9,11 +9,11 @@ void FrameInterpreter::load_bound_method(int arg) { push_method(name(arg)); }
 
 void FrameInterpreter::pop_jump_backward_if_true(int arg) {
   serve_interrupts();
-  jump_if(is_true(capture_, pop().get()), -arg);
+  pop_jump_if(true, -arg);
 }
 void FrameInterpreter::pop_jump_backward_if_false(int arg) {
   serve_interrupts();
-  jump_if(!is_true(capture_, pop().get()), -arg);
+  pop_jump_if(false, -arg);
 }
 void FrameInterpreter::pop_jump_backward_if_none(int arg) { jump_if(pop().get() == Py_None, -arg); }
 void FrameInterpreter::pop_jump_backward_if_not_none(int arg) { jump_if(pop().get() != Py_None, -arg); }
