@@ -20,6 +20,7 @@
 #include "capture/marked_calls.h"
 #include "capture/marked_function.h"
 #include "capture/marks.h"
+#include "capture/optimizers.h"
 #include "capture/outside_iterators.h"
 #include "capture/overridden_calls.h"
 #include "capture/python_forms.h"
@@ -430,6 +431,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     capture.admit(current, capture.sources.pinned(current, name_of(current)));
     return call(capture, current, std::move(args));
   }
+  if (initialize_optimizer(capture, callable, args)) capture.stop(BreakReason::Value, "the state of an optimizer");
   if (PyFunction_Check(callable)) return inline_function(capture, callable, args, tail);
   if (PyMethod_Check(callable)) {
     capture.tail = tail;

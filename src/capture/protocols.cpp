@@ -8,6 +8,7 @@
 #include "capture/comparisons.h"
 #include "capture/cpython/frame_shim.h"
 #include "capture/mapping_proxies.h"
+#include "capture/optimizers.h"
 #include "capture/outside_iterators.h"
 #include "capture/same_values.h"
 #include "capture/tensor_keys.h"
@@ -372,6 +373,7 @@ PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
     python::check(value || !PyErr_Occurred());
     if (value) {
       if (!source) return capture.adopt(PyRef::borrow(value));
+      if (is_capturable_switch(capture, object, key)) return PyRef::borrow(Py_True);
       if (is_guardable_constant(key) || PyType_Check(key)) return capture.read_key(object, source, key, value);
       capture.consult(object, /*finds_tensors=*/true);
       return capture.adopt(PyRef::borrow(value));
