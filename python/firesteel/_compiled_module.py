@@ -58,7 +58,8 @@ class CompiledModule:
         return [*dir(self._orig_mod), "_orig_mod"]
 
     def __repr__(self):
-        return f"{'marked' if callable(self._options) else 'compiled'} {self._orig_mod!r}"
+        inside = repr(self._orig_mod).replace("\n", "\n  ")
+        return f"OptimizedModule(\n  (_orig_mod): {inside}\n)"  # as PyTorch writes it
 
     def __reduce__(self):
         return _again, (self._orig_mod, self._options)

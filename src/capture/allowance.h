@@ -21,6 +21,7 @@ struct Allowance {
 // Numbers that are compiled for one by one, however often they change: as the program's watcher says.
 struct FixedNumbers {
   bool ints = false, floats = false;
+  bool global_ints = false, module_ints = false;  // for backends that are functions
 };
 FixedNumbers& fixed_numbers();
 

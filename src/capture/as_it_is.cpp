@@ -94,7 +94,7 @@ bool runs_as_it_is(PyFunctionObject* function) {
   // These pass values on that the program computes.
   const std::string_view name = python::text_of(function->func_qualname);
   return !name.starts_with("Signature.bind") && !name.starts_with("Signature._bind") &&
-         !name.starts_with("BoundArguments.");
+         !name.starts_with("BoundArguments.") && !name.starts_with("Parameter.") && name != "Signature.parameters";
 }
 
 PyRef run_as_it_is(Capture& capture, PyObject* callable, const CallArgs& args, bool shared) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/frame_interpreter.h"
 #include "capture/iterables.h"
 #include "capture/oracle.h"
 #include "capture/tensor_keys.h"
@@ -177,7 +178,9 @@ PyRef referent_of(Capture& capture, PyObject* reference) {
   const Source* source = capture.source_of(reference);
   // The capture holds on to what it made or took away, and the frame to its variables as they were: what the user has
   // let go of may be gone for him by now.
-  if (object != Py_None && ((!source && capture.is_made(object)) || !capture.journal.empty() || capture.lets_go))
+  const bool is_held = FrameInterpreter::is_variable(object);
+  if (object != Py_None && !is_held &&
+      ((!source && capture.is_made(object)) || !capture.journal.empty() || capture.lets_go))
     capture.stop(BreakReason::CFunction, "weakref.ref.__call__");
   if (!source) return capture.adopt(PyRef::borrow(object));
   return capture.admit(object, capture.sources.step(source, AccessKind::Referent));

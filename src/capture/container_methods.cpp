@@ -199,6 +199,14 @@ PyRef call_container_method(Capture& capture, PyObject* callable, PyTypeObject* 
   if (PyRef found = search_by_items(capture, name, args)) return found;
   if (std::string_view(type->tp_name) == "re.Pattern" && capture.source_of(self))
     capture.add_guard({GuardKind::Identity, capture.source_of(self), PyRef::borrow(self)});
+  // `super().__len__()` in a class with one of its own.
+  const bool is_below = !is_c_class(Py_TYPE(self)) && (name == "__len__" || name == "__iter__") &&
+                        _PyType_Lookup(Py_TYPE(self), interned(name.data()).get()) != callable;
+  if (is_below && args.values.size() == 1) {
+    if (name == "__iter__") capture.consult(self);
+    if (name == "__len__" && !PyUnicode_Check(self)) capture.guard_length(self);
+    return capture.made(args.call(callable));
+  }
   if (name == "__iter__" && args.values.size() == 1) return get_iterator(capture, self);
   if ((name == "isdisjoint" || name == "issuperset") && PyAnySet_Check(self) && args.values.size() == 2 &&
       !args.keyword_count() && is_iterable(args[1]) && (PyIter_Check(args[1]) || is_python_class(Py_TYPE(args[1]))) &&

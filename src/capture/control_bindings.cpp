@@ -151,10 +151,10 @@ void bind_controls(nb::module_& module) {
       nb::arg("stand_in").none(), nb::arg("always") = nb::dict(), nb::arg("with_arrays") = nb::dict());
   module.def(
       "_fix_numbers",
-      [](bool ints, bool floats) {
-        fixed_numbers() = {ints, floats};
+      [](bool ints, bool floats, bool global_ints, bool module_ints) {
+        fixed_numbers() = {ints, floats, global_ints, module_ints};
       },
-      nb::arg("ints"), nb::arg("floats"));
+      nb::arg("ints"), nb::arg("floats"), nb::arg("global_ints") = false, nb::arg("module_ints") = false);
   module.def(
       "_capture_data",
       [](bool numbers, bool sizes, bool asserts) {

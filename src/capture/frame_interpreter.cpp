@@ -100,6 +100,21 @@ bool may_be_finalized(const Capture& capture, PyObject* object, int depth = 0) {
 
 }  // namespace
 
+namespace {
+thread_local std::vector<const FrameInterpreter*> t_running;
+}
+
+bool FrameInterpreter::is_variable(PyObject* object) {
+  for (const FrameInterpreter* frame : t_running) {
+    for (const PyRef& local : frame->locals_) {
+      PyObject* held = local.get();
+      if (held && PyCell_Check(held)) held = PyCell_GET(held);
+      if (held == object) return true;
+    }
+  }
+  return false;
+}
+
 FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFrame* frame, FrameRole role)
     : capture_(capture), state_(state), frame_(frame), code_(fs_frame_code(frame)), role_(role) {
   bytes_ = python::checked(PyCode_GetCode(code_));  // without the interpreter's own specialisations
@@ -137,9 +152,11 @@ FrameInterpreter::FrameInterpreter(Capture& capture, PyThreadState* state, FsFra
   int rest = code_->co_argcount + code_->co_kwonlyargcount;
   if (code_->co_flags & CO_VARARGS) capture_.note_truths(locals_[rest++].get());
   if (code_->co_flags & CO_VARKEYWORDS) capture_.note_truths(locals_[rest].get());
+  t_running.push_back(this);
 }
 
 FrameInterpreter::~FrameInterpreter() {
+  std::erase(t_running, this);
   // While the frame is still on the thread's stack: dropping a value may run code that looks at it.
   python::ErrorAside aside;
   stack_.clear();

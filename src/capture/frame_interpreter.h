@@ -55,6 +55,8 @@ class FrameInterpreter {
 
   const std::vector<PyRef>& locals() const { return locals_; }
   const std::vector<PyRef>& stack() const { return stack_; }
+  // One of the frames that this thread interprets has the object as a variable: it is alive in any run of the code.
+  static bool is_variable(PyObject* object);
   bool is_untouched(size_t local) const { return local_sources_[local] != nullptr; }
   int next() const { return next_; }
   int current() const { return current_; }

@@ -56,11 +56,11 @@ PyRef function_attribute(Capture& capture, PyObject* object, PyObject* name) {
     const Source* source = capture.is_made(object) ? nullptr : capture.source_of(object);
     if (!source && capture.is_made(object)) return value;
     for (const auto& [word, kind] : kParts) {
+      if (!source || text != word) continue;
       // A function without defaults has None in their place, which no step leads to.
-      if (source && text == word && value.get() != Py_None)
-        return capture.admit(value.get(), kind == AccessKind::Computed
-                                              ? capture.sources.computed(getter_of(name), source, nullptr)
-                                              : capture.sources.step(source, kind));
+      const bool by_name = kind == AccessKind::Computed || value.get() == Py_None;
+      return capture.admit(value.get(), by_name ? capture.sources.computed(getter_of(name), source, nullptr)
+                                                : capture.sources.step(source, kind));
     }
     capture.stop(BreakReason::Attribute, fmt::format("`.{}` of a function", text));
   }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "capture/allowance.h"
+#include "capture/callables.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -109,6 +110,19 @@ PyObject* follow_path(const guards::SourcePath& path, PyObject* const* values, s
     if (!value) return nullptr;
   }
   return value;
+}
+
+// The place is in a module, or below the variables of one that is imported.
+bool is_fixed_place(const guards::SourcePath& path, PyObject* const* values, PyObject* function,
+                    const FixedNumbers& fixed) {
+  for (size_t steps = 1; steps < path.size(); ++steps) {
+    const guards::AccessKind kind = path[steps - 1].kind;
+    const bool is_global = kind == guards::AccessKind::FunctionGlobals || kind == guards::AccessKind::Pinned;
+    if (is_global && fixed.global_ints) return true;
+    PyObject* owner = follow_path({path.begin(), path.begin() + static_cast<long>(steps)}, values, SIZE_MAX, function);
+    if (owner && fixed.module_ints && is_nn_module(owner)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -265,8 +279,11 @@ void Pieces::note_moving(const Place& place, PyObject* function, const CallValue
     for (guards::SourcePath& path : moved.tensors) bucket.add_moving(std::move(path));
     for (guards::SourcePath& path : moved.numbers) {
       const FixedNumbers fixed = fixed_numbers();
-      PyObject* number = fixed.ints || fixed.floats ? follow_path(path, values.raw, SIZE_MAX, function) : nullptr;
+      const bool placed = making_.backend == Backend::Callable && (fixed.global_ints || fixed.module_ints);
+      const bool asked = fixed.ints || fixed.floats || placed;
+      PyObject* number = asked ? follow_path(path, values.raw, SIZE_MAX, function) : nullptr;
       if (number && (PyFloat_Check(number) ? fixed.floats : fixed.ints)) continue;
+      if (placed && number && PyLong_Check(number) && is_fixed_place(path, values.raw, function, fixed)) continue;
       bucket.add_moving(std::move(path));
     }
     if (making_.sizes == SizePolicy::None) return;

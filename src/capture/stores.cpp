@@ -10,6 +10,7 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/same_values.h"
 #include "capture/tensor_history.h"
+#include "capture/thread_locals.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -135,6 +136,7 @@ void store_attribute(Capture& capture, PyObject* object, PyObject* name, PyObjec
     python::check(PyObject_SetAttr(object, name, value) == 0);
     return;
   }
+  if (is_thread_local(object) && store_thread_local(capture, object, name, value)) return;
   if (!is_python_class(type)) {
     capture.settle_deep(value);
     if (capture.is_made(object) && !PyType_Check(object)) {

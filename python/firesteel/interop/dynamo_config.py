@@ -78,7 +78,8 @@ def _allowance(function, compiled, why, keeps_numbers=False):
 
         raise exc.RecompileError(f"`{function}` is compiled again, and error_on_recompile forbids it\n  why: {why}")
     _C._follow_inner_breaks(bool(value("nested_graph_breaks", False)))
-    _C._fix_numbers(*(keeps_numbers or bool(value(name, False)) for name in ("specialize_int", "specialize_float")))
+    fixed = [keeps_numbers or bool(value(name, False)) for name in ("specialize_int", "specialize_float")]
+    _C._fix_numbers(*fixed, global_ints=True, module_ints=not value("allow_unspec_int_on_nn_module", False))
     data = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops", "rewrite_assert_with_torch_assert")
     _C._capture_data(*(bool(value(name, False)) for name in data))
     _C._ignore_size_marks(bool(value("allow_ignore_mark_dynamic", False)))
