@@ -140,19 +140,6 @@ constexpr struct {
     {"aten::index.Tensor", index_by_mask},
 };
 
-at::Tensor wrap_result(DataCall& call, Node* node, const SymbolicLayout& layout, at::ScalarType dtype) {
-  const OutsideTrace outside;
-  std::vector<int64_t> sizes, strides;
-  for (const Dim& size : layout.sizes) sizes.push_back(call.recorder.symbols->hint(size));
-  for (const Dim& stride : layout.strides) strides.push_back(call.recorder.symbols->hint(stride));
-  at::Tensor fake =
-      make_fake(meta_tensor(sizes, strides, dtype), call.tensor(0).device(), call.recorder.shared_from_this(), nullptr);
-  as_fake(fake)->set_layout(layout);
-  as_fake(fake)->set_value(call.recorder.add_value(node, fake));
-  node->returns.push_back({});
-  return fake;
-}
-
 // An int is a symbol. What else a tensor may hold has none.
 bool read_number(DataCall& call, Stack* stack, size_t base) {
   const at::Tensor& tensor = call.tensor(0);
@@ -193,6 +180,19 @@ at::Tensor divisor(const at::Tensor& number) {
 
 }  // namespace
 
+at::Tensor data_result(Recorder& recorder, Node* node, const SymbolicLayout& layout, at::ScalarType dtype,
+                       c10::Device device) {
+  const OutsideTrace outside;
+  std::vector<int64_t> sizes, strides;
+  for (const Dim& size : layout.sizes) sizes.push_back(recorder.symbols->hint(size));
+  for (const Dim& stride : layout.strides) strides.push_back(recorder.symbols->hint(stride));
+  at::Tensor fake = make_fake(meta_tensor(sizes, strides, dtype), device, recorder.shared_from_this(), nullptr);
+  as_fake(fake)->set_layout(layout);
+  as_fake(fake)->set_value(recorder.add_value(node, fake));
+  node->returns.push_back({});
+  return fake;
+}
+
 bool record_data_op(const OpPlan& plan, Recorder& recorder, Stack* stack, size_t base) {
   // A backward has the symbols of its forward, and finds out no others.
   const bool backward = recorder.phase == Phase::Backward;
@@ -210,7 +210,8 @@ bool record_data_op(const OpPlan& plan, Recorder& recorder, Stack* stack, size_t
     if (!row.describe(call) || (backward && recorder.symbols->origins().size() > known)) return false;
     Node* node = recorder.add_node(plan, call.args);
     std::vector<IValue> made;
-    for (const auto& [layout, dtype] : call.results) made.emplace_back(wrap_result(call, node, layout, dtype));
+    for (const auto& [layout, dtype] : call.results)
+      made.emplace_back(data_result(recorder, node, layout, dtype, call.tensor(0).device()));
     stack->resize(base);
     for (IValue& result : made) stack->push_back(std::move(result));
     return true;

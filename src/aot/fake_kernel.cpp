@@ -235,13 +235,14 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stac
     return run_outside(plan, stack);
   }
   if (plan.composite_implicit) return decompose(op, stack, base);
+  const c10::Device device = sum.asked_device.value_or(sum.device.value_or(c10::Device(c10::kCPU)));
+  if (plan.is_of_user && record_user_op(plan, *recorder, stack, base, device)) return;
   if (plan.depends_on_data(args)) {
     if (read_constant(plan, stack, base)) return;
     if (record_data_op(plan, *recorder, stack, base)) return;
     recorder->fail_data_dependent(op.schema().name());
   }
 
-  const c10::Device device = sum.asked_device.value_or(sum.device.value_or(c10::Device(c10::kCPU)));
   // Arguments on the meta device, and the fake each one stands for.
   std::vector<std::pair<at::Tensor, at::Tensor>> metas;
   std::vector<IValue> on_meta(args.begin(), args.end());

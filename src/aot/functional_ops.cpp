@@ -9,6 +9,7 @@
 #include <ATen/ops/clone.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/one_hot_ops.h>
+#include <ATen/ops/polygamma.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
@@ -138,10 +139,16 @@ at::Tensor one_hot(c10::DispatchKeySet keys, const at::Tensor& self, int64_t num
   return at::zeros_symint(sizes, self.options()).scatter(-1, self.unsqueeze(-1), 1);
 }
 
+// Torch has no such form of it.
+at::Tensor& polygamma_(at::Tensor& self, int64_t order) { return self.copy_(at::polygamma(order, self)); }
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, DeferredInit, library) { library.impl("one_hot", TORCH_FN(one_hot)); }
 
-TORCH_LIBRARY_IMPL(aten, Functionalize, library) { library.impl("native_batch_norm", TORCH_FN(batch_norm)); }
+TORCH_LIBRARY_IMPL(aten, Functionalize, library) {
+  library.impl("native_batch_norm", TORCH_FN(batch_norm));
+  library.impl("polygamma_", TORCH_FN(polygamma_));
+}
 
 }  // namespace firesteel

@@ -81,6 +81,7 @@ OpPlan::OpPlan(const c10::OperatorHandle& handle) : op(handle) {
   composite_implicit = op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
   // A custom operator's kernel for all devices does its real work: it is not to be run for shapes.
   const bool is_aten = name.compare(0, 6, "aten::") == 0;
+  is_of_user = !is_aten && name.compare(0, 7, "prims::") != 0 && name.compare(0, 11, "firesteel::") != 0;
   composite_explicit = is_aten && op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) &&
                        !op.hasKernelForDispatchKey(DispatchKey::CPU);
   has_any_meta =

@@ -29,6 +29,7 @@ struct OpPlan {
   bool data_dependent = false;      // reads data, or the shape of its result depends on data
   // Where that is so for some calls only (an index that is a mask): whether it is for this one.
   bool (*depends_for)(c10::ArrayRef<c10::IValue> args) = nullptr;
+  bool is_of_user = false;  // not one of torch's own
   bool is_lift = false;  // lift_fresh and relatives: a constant enters
   bool is_random = false;
   bool is_mutable = false;

@@ -45,6 +45,7 @@ constexpr auto kForbidden = std::to_array<ForbiddenLeaf>({
     {"is_conj", "asks for what a stand-in does not have", BreakReason::CFunction},
     {"is_neg", "asks for what a stand-in does not have", BreakReason::CFunction},
     {"data_ptr", "reads a tensor's address", BreakReason::CFunction},
+    {"is_set_to", "reaches a tensor's memory", BreakReason::CFunction},
     {"storage", "reaches a tensor's memory", BreakReason::CFunction},
     {"untyped_storage", "reaches a tensor's memory", BreakReason::CFunction},
     {"storage_offset", "reaches a tensor's memory", BreakReason::CFunction},
@@ -102,6 +103,9 @@ struct Leaves {
     for (const char* name : kFactories) {
       if (PyRef factory = python::attribute(torch.get(), name)) add(factory.get(), fmt::format("torch.{}", name));
     }
+    PyRef fft = checked(PyImport_ImportModule("torch.fft"));
+    for (const char* name : {"fftfreq", "rfftfreq"})
+      add(checked(PyObject_GetAttrString(fft.get(), name)).get(), fmt::format("torch.fft.{}", name));
     PyRef tensor_class = checked(PyObject_GetAttrString(torch.get(), "Tensor"));
     for (const char* name : kMethods) {
       if (PyRef method = python::attribute(tensor_class.get(), name))

@@ -21,18 +21,22 @@ constexpr auto kReaders = std::to_array<std::string_view>({
     "aten::unique_dim",
 });
 
+bool any_data(const std::vector<Dim>& dims) { return std::any_of(dims.begin(), dims.end(), mentions_data); }
+bool any_data(const Type& type) { return any_data(type.sizes) || any_data(type.strides); }
+
 bool reads_data(const Node& node) {
   if (!node.op.is_aten()) return false;
   const std::string& name = node.op.aten->operator_name().name;
+  // Of the user's: it may tell of sizes of its own.
+  if (!name.starts_with("aten::") && !name.starts_with("firesteel::") && !name.starts_with("prims::"))
+    return std::any_of(node.outputs.begin(), node.outputs.end(),
+                       [](const auto& output) { return any_data(output->type); });
   if (std::find(kReaders.begin(), kReaders.end(), name) == kReaders.end()) return false;
   if (name != "aten::index") return true;
   bool has_mask = false;
   node.args[1].each_value([&](const Value* index) { has_mask = has_mask || index->type.dtype == c10::kBool; });
   return has_mask;
 }
-
-bool any_data(const std::vector<Dim>& dims) { return std::any_of(dims.begin(), dims.end(), mentions_data); }
-bool any_data(const Type& type) { return any_data(type.sizes) || any_data(type.strides); }
 
 bool any_data(const Arg& arg) {
   return (arg.kind == Arg::Kind::Dim && mentions_data(arg.dim)) ||

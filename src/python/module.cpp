@@ -12,6 +12,7 @@
 #include "python/errors.h"
 #include "python/graph_objects.h"
 #include "python/pytree_nodes.h"
+#include "python/shape_functions.h"
 #include "python/tensor_objects.h"
 #include "python/user_frames.h"
 #include "runtime/buffer_pool.h"
@@ -138,6 +139,7 @@ NB_MODULE(_C, module) {
   bind_graph_objects(module);
   capture::bind_capture(module);
   set_source_provider(&user_source);
+  ask_python_for_shapes();
 
   module.def(
       "trace", &trace_function,

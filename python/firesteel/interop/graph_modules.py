@@ -12,6 +12,7 @@ import linecache
 import operator
 import pathlib
 import re
+import types
 
 import torch
 import torch.fx
@@ -260,8 +261,8 @@ class Builder:
         if function is getattr and args[1] == "data":
             function, args = torch._C._autograd._get_data_attr, args[:1]
         name = getattr(function, "__name__", None)
-        if args and isinstance(args[0], torch.fx.Node) and _is_tensor_method(function, name):
-            return self.graph.call_method(name, args, kwargs)
+        if args and isinstance(args[0], torch.fx.Node) and (method := _tensor_method(function, name)):
+            return self.graph.call_method(method, args, kwargs)
         if name == "<lambda>" or isinstance(getattr(function, "__self__", None), type):  # or a method of a class
             function = NamedCall(function)
         return self.graph.call_function(function, args, kwargs)
@@ -313,8 +314,18 @@ def _fits(value):
     return type(value) is dict and all(isinstance(key, str) and _fits(item) for key, item in value.items())
 
 
-def _is_tensor_method(function, name):
-    return isinstance(name, str) and getattr(torch.Tensor, name, None) is function
+# Methods under other names than their functions have: `__pow__`.
+_RENAMED_METHODS = {
+    function: name
+    for name, function in vars(torch.Tensor).items()
+    if isinstance(function, types.FunctionType) and function.__name__ != name
+}
+
+
+def _tensor_method(function, name):
+    if isinstance(name, str) and getattr(torch.Tensor, name, None) is function:
+        return name
+    return _RENAMED_METHODS.get(function) if isinstance(function, types.FunctionType) else None
 
 
 def _stack_trace(lines):
