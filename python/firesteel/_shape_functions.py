@@ -18,7 +18,7 @@ class _Context:
 
 
 def ask(name: str, new_size, only_new: bool, args: tuple, kwargs: dict):
-    """The results that the operator's function makes, as a tuple; None without one, or where no new size is asked for."""
+    """The results that the operator's function makes, as a tuple; None where there is none, or no new size."""
     kernel = simple_registry.singleton.find(name).fake_impl.kernel
     if kernel is None:
         return None
