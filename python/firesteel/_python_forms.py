@@ -6,6 +6,7 @@ before it has done anything, where it cannot: then the capture ends at the call.
 
 import copyreg
 import operator
+import types
 
 import torch
 import torch.utils.checkpoint
@@ -299,11 +300,46 @@ def _gradients(outputs, inputs, grad_outputs=None, retain_graph=False, create_gr
     )
 
 
+# ---- blocks of autocast by their old names, and blocks that only watch
+
+
+def _autocast_of(device, dtype):
+    def form(enabled=True, dtype=dtype, cache_enabled=True):
+        return torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+    return form
+
+
+class _Unwatched:
+    """A profiler inside a graph: it sees nothing."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+def _unwatched(*args, **kwargs):
+    return _Unwatched()
+
+
 # ---- min() and max() of tensors with one value, which Python finds by looking at data
 
 
 def _extreme(is_better):
-    def form(first, second):
+    def form(*items):
+        best, *others = items if len(items) > 1 else items[0]
+        for item in others:
+            if isinstance(best, torch.Tensor) or isinstance(item, torch.Tensor):
+                best = choice(best, item)
+                if best is NotImplemented:
+                    return NotImplemented
+            elif is_better(item, best):
+                best = item
+        return best
+
+    def choice(first, second):
         tensors = [one for one in (first, second) if isinstance(one, torch.Tensor)]
         facts = {(one.shape, one.dtype, one.device) for one in tensors}
         if len(facts) != 1 or tensors[0].numel() != 1:
@@ -312,6 +348,24 @@ def _extreme(is_better):
         return chosen if chosen.dtype == tensors[0].dtype else NotImplemented
 
     return form
+
+
+# ---- the names of what classes, modules and objects have
+
+
+def _dir(*things):
+    if len(things) != 1:
+        return NotImplemented
+    (thing,) = things
+    kind = type(thing)
+    if kind is types.ModuleType:
+        return NotImplemented if "__dir__" in thing.__dict__ else sorted(thing.__dict__)
+    if kind is not type and (kind.__dir__ is not object.__dir__ or not hasattr(thing, "__dict__")):
+        return NotImplemented
+    names = {} if kind is type else dict.fromkeys(thing.__dict__)
+    for base in (thing if kind is type else kind).__mro__:
+        names.update(dict.fromkeys(base.__dict__))
+    return sorted(names)
 
 
 # ---- copy.copy() and copy.deepcopy() of objects that keep all they are in their dicts and as containers
@@ -327,7 +381,7 @@ def _reduce(thing, protocol):
         protocol < 2
         or any(getattr(kind, name) is not getattr(base, name) for name in own)
         or getattr(kind, "__getnewargs__", None) is not getattr(base, "__getnewargs__", None)
-        or any(hasattr(kind, name) for name in ("__getnewargs_ex__", "__slots__"))
+        or hasattr(kind, "__getnewargs_ex__")
         or copyreg._slotnames(kind)
         or not hasattr(thing, "__dict__")
     ):
@@ -428,6 +482,9 @@ FORMS = {
     torch.Tensor.new: _new,
     torch.Tensor: _tensor_type(None),
     **{kind: _tensor_type(dtype) for kind, dtype in _DTYPES_OF_TYPES.items()},
+    dir: _dir,
+    torch.cpu.amp.autocast: _autocast_of("cpu", torch.bfloat16),
+    torch.cuda.amp.autocast: _autocast_of("cuda", torch.float16),
     torch.utils.checkpoint.checkpoint: _checkpoint,
     invoke_subgraph_placeholder: _region,
     eager_transforms._autograd_grad: _gradients,
@@ -456,6 +513,12 @@ FORMS_WITH_DATA = {
 
 # Followed where fullgraph=True allows no look at data.
 FORMS_OF_EXTREMES = {min: _extreme(operator.lt), max: _extreme(operator.gt)}
+
+# Followed where fullgraph=True asks for one graph.
+FORMS_IN_WHOLE_GRAPHS = {
+    torch.profiler.profile: _unwatched,
+    torch.autograd.profiler.profile: _unwatched,
+}
 
 # Followed where the second argument is a type that has a form.
 FORMS_WITH_TYPES = {torch.Tensor.type: _as_type}

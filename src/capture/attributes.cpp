@@ -154,8 +154,9 @@ PyRef described(Capture& capture, PyObject* object, PyTypeObject* type, PyObject
     return checked(Py_TYPE(found)->tp_descr_get(found, object, reinterpret_cast<PyObject*>(type)));
   }
   if (!Py_TYPE(found)->tp_descr_get) return capture.admit(found, at);
-  if (!object && (Py_IS_TYPE(found, &PyGetSetDescr_Type) || Py_IS_TYPE(found, &PyMemberDescr_Type)))
-    return capture.admit(found, at);
+  const bool of_slot = Py_IS_TYPE(found, &PyGetSetDescr_Type) || Py_IS_TYPE(found, &PyMemberDescr_Type) ||
+                       std::string_view(Py_TYPE(found)->tp_name) == "_collections._tuplegetter";
+  if (!object && of_slot) return capture.admit(found, at);
   // A descriptor written in Python.
   PyRef key = interned("__get__");
   PyObject* get = _PyType_Lookup(Py_TYPE(found), key.get());

@@ -155,8 +155,8 @@ PyRef of_items(Capture& capture, PyObject* callable, CallArgs& args) {
 PyRef of_ordered_items(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() == 2 && !args.keyword_count()) {
     if (PyRef made = capture.compute(callable, args[0], args[1])) return made;
-    if (PyObject* form = form_of_extreme(capture, callable, args)) return call_form(capture, callable, form, args);
   }
+  if (PyObject* form = form_of_extreme(capture, callable, args)) return call_form(capture, callable, form, args);
   for (const PyRef& value : args.values) capture.settle_deep(value.get());
   const bool single = args.positional() == 1;
   if (single && is_iterable(args[0])) {
@@ -190,6 +190,8 @@ PyRef sum_of(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.empty() || args.values.size() > 2) return args.call(callable);
   PyRef total = args.values.size() == 2 ? args.values[1] : checked(PyLong_FromLong(0));
   PyRef iterator = get_iterator(capture, args[0]);
+  if (PyUnicode_Check(total.get()) || PyBytes_Check(total.get()) || PyByteArray_Check(total.get()))
+    return args.call(callable);  // raises
   while (PyRef item = next_of(capture, iterator.get())) total = add(capture, total.get(), item.get());
   return total;
 }

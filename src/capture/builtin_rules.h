@@ -43,5 +43,9 @@ const std::vector<ControlRule>& torch_state_rules();
 // identities.cpp
 PyRef hash_of(Capture& capture, PyObject* callable, CallArgs& args);
 PyRef address(Capture& capture, PyObject* callable, CallArgs& args);
+// What is made once, while the code is captured (constant_rules.cpp); numbers of the thread (identities.cpp).
+PyRef evaluate(Capture& capture, PyObject* callable, CallArgs& args);
+PyRef lines_of_traceback(Capture& capture, PyObject* callable, CallArgs& args);
+PyRef of_this_thread(Capture& capture, PyObject* callable, CallArgs& args);
 
 }  // namespace firesteel::capture

@@ -12,6 +12,7 @@
 #include "capture/callables.h"
 #include "capture/class_facts.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/identities.h"
 #include "capture/inference_mode.h"
 #include "capture/iterables.h"
 #include "capture/leaf_hooks.h"
@@ -64,6 +65,7 @@ PyRef pure(Capture& capture, PyObject* callable, CallArgs& args) {
   if (own == "prod" || own == "fsum") {
     for (PyRef& value : args.values) settle(capture, value);
   }
+  for (const PyRef& value : args.values) stop_at_made_address(capture, value.get());
   const size_t given = args.values.size();
   if ((given == 1 || given == 2) && !args.keyword_count()) {
     if (PyRef made = capture.compute(callable, args[0], given == 2 ? args[1] : nullptr)) return made;
@@ -250,7 +252,9 @@ PyRef delete_attribute(Capture& capture, PyObject* callable, CallArgs& args) {
 
 PyRef variables(Capture& capture, PyObject* callable, CallArgs& args) {
   if (args.values.size() != 1) refuse(capture, callable);
-  return load_attribute(capture, args[0], interned("__dict__").get());
+  if (PyRef found = find_attribute(capture, args[0], interned("__dict__").get())) return found;
+  PyErr_SetString(PyExc_TypeError, "vars() argument must have __dict__ attribute");
+  python::throw_python_error();
 }
 
 PyRef truth(Capture& capture, PyObject* callable, CallArgs& args) {
@@ -308,6 +312,12 @@ constexpr auto kRules = std::to_array<Row>({
     {"builtins", "setattr", set_attribute},
     {"builtins", "delattr", delete_attribute},
     {"builtins", "vars", variables},
+    {"builtins", "eval", evaluate},
+    {"_thread", "get_ident", of_this_thread},
+    {"_struct", "pack", pure},
+    {"_struct", "unpack", pure},
+    {"_struct", "calcsize", pure},
+    {"traceback", "extract_tb", lines_of_traceback},
     {"builtins", "iter", iterate},
     {"builtins", "next", next_item},
     {"builtins", "enumerate", over_iterables},

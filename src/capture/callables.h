@@ -143,6 +143,8 @@ void watch_operator(Capture& capture, PyObject* value, const char* operation);
 void watch_comparison(Capture& capture, PyObject* value, const char* operation);
 void watch_hash(Capture& capture, PyObject* value);
 void watch_text(Capture& capture, PyObject* value);
+// False, and no break, where a text would show data, or the address of an object of the capture.
+bool has_known_text(Capture& capture, PyObject* value);
 
 // True for classes written in C that nobody can change; CPython 3.12 has many of them on the heap, as a deque's.
 inline bool is_c_class(PyTypeObject* type) {

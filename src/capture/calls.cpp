@@ -407,7 +407,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
     return capture.torch_call(callable, *name, args.tuple(), args.dict());
   if (PyObject* form = python_form(callable)) return call_form(capture, callable, form, std::move(args));
   if (PyRef made = call_subclassing(capture, callable, args)) return made;
-  if (PyObject* form = form_of_draw(capture, callable)) return call_form(capture, callable, form, std::move(args));
+  if (PyObject* form = form_of_whole(capture, callable)) return call_form(capture, callable, form, std::move(args));
   if (const ForbiddenLeaf* leaf = forbidden_leaf(callable)) {
     if (PyRef given = args.tuple(); is_overridden(capture, given.get(), nullptr))
       return call_overridden(capture, callable, leaf->name, capture.substitute(given.get()), args.dict());

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "capture/identities.h"
 #include "guards/ambient.h"
 #include "guards/registrations.h"
 #include "python/constants.h"
@@ -214,7 +215,10 @@ PyRef Capture::cached_call(PyObject* callable, const CallArgs& args) {
   return result;
 }
 
-Capture::~Capture() { journal.roll_back(); }
+Capture::~Capture() {
+  journal.roll_back();
+  forget_made_addresses();
+}
 
 PyRef Capture::made(PyRef object) {
   if (!concrete) births_[object.get()] = clock;

@@ -23,8 +23,11 @@ PyRef contents(Capture& capture, PyTypeObject* type, PyObject* name) {
   auto at_itself = [&](PyObject* value) {
     return capture.sources.pinned(value, fmt::format("{}.{}", type->tp_name, text));
   };
-  // A metaclass, or a C class, may have its own way.
-  if (!is_python_class(type) || _PyType_Lookup(Py_TYPE(object), name) != _PyType_Lookup(&PyType_Type, name)) return {};
+  // A metaclass, or a C class that can be changed, may have its own way.
+  const bool never_changes = text == "__dict__" && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE);
+  if (!(is_python_class(type) || never_changes) ||
+      _PyType_Lookup(Py_TYPE(object), name) != _PyType_Lookup(&PyType_Type, name))
+    return {};
   PyRef value = python::checked(PyObject_GetAttr(object, name));  // makes annotations where there are none
   PyObject* dict = fs_type_dict(type);
   if (text == "__annotations__") return capture.admit(value.get(), capture.sources.item(at_itself(dict), name));

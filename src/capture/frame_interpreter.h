@@ -108,7 +108,7 @@ class FrameInterpreter {
   void unary(const char* operation, PyObject* (*run)(PyObject*));
   PyRef unpacked(PyObject* value);
   PyRef make_super();
-  // Once a frame, and where no break can come: it is then the frame's own dict, which the next call brings up to date.
+  // Where no break can come: it is the frame's own dict, which each call brings up to date.
   bool may_make_locals() const;
   PyRef make_locals();
   PyRef variables();
@@ -148,7 +148,7 @@ class FrameInterpreter {
   std::vector<const Source*> local_sources_;
   PyRef keywords_;  // KW_NAMES for the next CALL
   PyRef result_;
-  bool gave_locals_ = false;
+  PyRef given_locals_;     // the dict that locals() gives
   bool reraises_ = false;  // the error that is set keeps its traceback
   enum class State { Runs, Returned, Yielded } now_ = State::Runs;
   const FrameRole role_;

@@ -78,11 +78,10 @@ void FrameInterpreter::build_string(int arg) {
 void FrameInterpreter::format_value(int arg) {
   PyRef spec = arg & 4 ? pop() : PyRef();
   PyRef value = pop();
-  if (!capture_.concrete && (python::is_tensor(value.get()) || is_tensor_text(value.get()))) {
+  if (!has_known_text(capture_, value.get())) {  // nobody may ever look at it
     push(new_tensor_text(capture_));
     return;
   }
-  watch_text(capture_, value.get());
   constexpr PyObject* (*kConversions[])(PyObject*) = {nullptr, PyObject_Str, PyObject_Repr, PyObject_ASCII};
   if (auto* convert = kConversions[arg & 3]) value = checked(convert(value.get()));
   push(checked(PyObject_Format(value.get(), spec.get())));

@@ -116,6 +116,16 @@ void close_arguments(Capture& capture, PyObject* callable, CallArgs& args) {
   for (PyRef& value : args.values) value = capture.closed(std::move(value));
 }
 
+// locals(), and vars() without an object.
+bool shows_locals(PyObject* callable) {
+  static const auto* both = [] {
+    PyRef builtins = checked(PyImport_ImportModule("builtins"));
+    return new std::pair<PyRef, PyRef>(checked(PyObject_GetAttrString(builtins.get(), "locals")),
+                                       checked(PyObject_GetAttrString(builtins.get(), "vars")));
+  }();
+  return callable == both->first.get() || callable == both->second.get();
+}
+
 }  // namespace
 
 void FrameInterpreter::plain_call(int arg) {
@@ -133,9 +143,7 @@ void FrameInterpreter::plain_call(int arg) {
     push(make_super());
     return;
   }
-  static PyObject* locals =
-      checked(PyObject_GetAttrString(checked(PyImport_ImportModule("builtins")).get(), "locals")).release();
-  if (callable.get() == locals && args.values.empty() && may_make_locals()) {
+  if (args.values.empty() && shows_locals(callable.get()) && may_make_locals()) {
     push(make_locals());
     return;
   }
@@ -176,12 +184,20 @@ PyRef FrameInterpreter::make_super() {
 bool FrameInterpreter::may_make_locals() const {
   const bool is_function = (code_->co_flags & CO_OPTIMIZED) && (code_->co_flags & CO_NEWLOCALS);
   const bool yields = code_->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
-  return !capture_.concrete && capture_.whole_stretches > 0 && !gave_locals_ && is_function && !yields;
+  return !capture_.concrete && capture_.whole_stretches > 0 && is_function && !yields;
 }
 
 PyRef FrameInterpreter::make_locals() {
-  gave_locals_ = true;
-  return capture_.made(variables());
+  PyRef found = variables();
+  if (!given_locals_) return given_locals_ = capture_.made(std::move(found));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code_->co_localsplusnames); ++i) {
+    PyObject* name = PyTuple_GET_ITEM(code_->co_localsplusnames, i);
+    if (PyObject* value = PyDict_GetItemWithError(found.get(), name))
+      python::check(PyDict_SetItem(given_locals_.get(), name, value) == 0);
+    else if (PyDict_GetItemWithError(given_locals_.get(), name))
+      python::check(PyDict_DelItem(given_locals_.get(), name) == 0);
+  }
+  return given_locals_;
 }
 
 PyRef FrameInterpreter::variables() {

@@ -7,6 +7,7 @@
 #include "capture/callables.h"
 #include "capture/comparisons.h"
 #include "capture/frame_interpreter.h"
+#include "capture/identities.h"
 #include "capture/tensor_text.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -139,6 +140,7 @@ PyRef binary_operation(Capture& capture, int operation, PyObject* left, PyObject
                               checked(PyTuple_Pack(2, left, right)));
   }
   if (PyRef made = capture.compute(operator_function(row.name), left, right)) return made;
+  for (PyObject* operand : {left, right}) stop_at_made_address(capture, operand);
   // Tuples are joined without a look at what they hold.
   const bool joins = operation == NB_ADD && PyTuple_Check(left) && PyTuple_Check(right) && capture.is_made(left) &&
                      capture.is_made(right);

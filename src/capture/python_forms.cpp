@@ -16,7 +16,7 @@ constexpr int kDeepest = 6;
 
 struct Forms {
   std::unordered_map<PyObject*, PyObject*> always, with_tensors, with_tensor_numbers, of_checks, with_data, with_types;
-  std::unordered_map<PyObject*, PyObject*> of_extremes, of_draws;
+  std::unordered_map<PyObject*, PyObject*> of_extremes, in_whole_graphs;
 
   Forms() {
     PyRef module = checked(PyImport_ImportModule("firesteel._python_forms"));
@@ -29,7 +29,8 @@ struct Forms {
     fill(with_types, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TYPES")).release());
     fill(of_extremes, checked(PyObject_GetAttrString(module.get(), "FORMS_OF_EXTREMES")).release());
     PyRef draws = checked(PyImport_ImportModule("firesteel._random_forms"));
-    fill(of_draws, checked(PyObject_GetAttrString(draws.get(), "FORMS_OF_DRAWS")).release());
+    fill(in_whole_graphs, checked(PyObject_GetAttrString(draws.get(), "FORMS_OF_DRAWS")).release());
+    fill(in_whole_graphs, checked(PyObject_GetAttrString(module.get(), "FORMS_IN_WHOLE_GRAPHS")).release());
   }
 
   static void fill(std::unordered_map<PyObject*, PyObject*>& table, PyObject* given) {
@@ -125,13 +126,25 @@ PyObject* form_of_extreme(const Capture& capture, PyObject* callable, const Call
   auto is_either = [](PyObject* value) {
     return python::is_tensor(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value);
   };
-  if (!capture.whole_stretches || !is_either(args[0]) || !is_either(args[1])) return nullptr;
-  return python::is_tensor(args[0]) || python::is_tensor(args[1]) ? found_in(forms().of_extremes, callable) : nullptr;
+  if (!capture.whole_stretches || args.values.empty() || args.keyword_count()) return nullptr;
+  bool known = true, data = false;
+  auto look = [&](PyObject* value) {
+    known &= is_either(value);
+    data |= python::is_tensor(value);
+  };
+  if (args.values.size() > 1) {
+    for (const PyRef& value : args.values) look(value.get());
+  } else if (PyList_CheckExact(args[0]) || PyTuple_CheckExact(args[0])) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args[0]); ++i) look(PySequence_Fast_GET_ITEM(args[0], i));
+  } else {
+    data = known = python::is_tensor(args[0]);
+  }
+  return known && data ? found_in(forms().of_extremes, callable) : nullptr;
 }
 
-PyObject* form_of_draw(const Capture& capture, PyObject* callable) {
+PyObject* form_of_whole(const Capture& capture, PyObject* callable) {
   return capture.whole_stretches && capture.takes_data_numbers && PyCallable_Check(callable)
-             ? found_in(forms().of_draws, callable)
+             ? found_in(forms().in_whole_graphs, callable)
              : nullptr;
 }
 

@@ -11,10 +11,10 @@ PyObject* python_form(PyObject* callable);
 PyObject* form_with_tensors(PyObject* callable, const CallArgs& args);
 // The form of a function of torch that makes a tensor of numbers, where data gives some of these.
 PyObject* form_with_data(const Capture& capture, PyObject* callable, const CallArgs& args);
-// The form of min() or max() of two tensors, or of one and a number, where fullgraph=True allows no look at data.
+// The form of min() or max() of tensors, or of tensors and numbers, where fullgraph=True allows no look at data.
 PyObject* form_of_extreme(const Capture& capture, PyObject* callable, const CallArgs& args);
-// The form of a function that draws a random number, where the graph may hold the draw; null for others.
-PyObject* form_of_draw(const Capture& capture, PyObject* callable);
+// The form of a function that draws a random number, or only watches, where fullgraph=True asks for one graph.
+PyObject* form_of_whole(const Capture& capture, PyObject* callable);
 // Follows the form; where it answers NotImplemented the capture ends.
 PyRef call_form(Capture& capture, PyObject* callable, PyObject* form, CallArgs args);
 

@@ -10,6 +10,7 @@
 #include "capture/cpython/frame_shim.h"
 #include "capture/cpython/generator_shim.h"
 #include "capture/exception_fields.h"
+#include "capture/identities.h"
 #include "capture/leaf_hooks.h"
 #include "capture/mapping_proxies.h"
 #include "capture/overridden_calls.h"
@@ -24,11 +25,17 @@ namespace {
 
 using python::checked;
 
+// What torch tells of a type of numbers.
+bool is_type_info(PyObject* object) {
+  const std::string_view name = Py_TYPE(object)->tp_name;
+  return name == "torch.finfo" || name == "torch.iinfo";
+}
+
 bool is_fixed(PyObject* object) {
   return PyType_Check(object) || PyModule_Check(object) || Py_IS_TYPE(object, &PyMethodDescr_Type) ||
          Py_IS_TYPE(object, &PyWrapperDescr_Type) || Py_IS_TYPE(object, &PyMemberDescr_Type) ||
          Py_IS_TYPE(object, &PyGetSetDescr_Type) || is_own_callable(object) || is_torch_op(object) ||
-         object == Py_Ellipsis || object == Py_NotImplemented;
+         object == Py_Ellipsis || object == Py_NotImplemented || is_type_info(object);
 }
 
 PyTypeObject* c_base(PyTypeObject* type) {
@@ -86,6 +93,7 @@ int32_t RecipeMaker::of(PyObject* value) {
   if (auto found = known_.find(value); found != known_.end()) return found->second;
   if (python::is_tensor(value)) return tensor(value);
   if (is_tensor_text(value)) throw NoRecipe{PyRef::borrow(value), "the text of a tensor"};
+  if (is_made_address(value)) throw NoRecipe{PyRef::borrow(value), "the address of an object made here"};
   if (capture_.is_data_number(value)) return data_number(value, capture_.data_result(value));
   if (const Source* source = capture_.truth_source(value)) return load(source);
   if (const std::optional<Relation> truth = capture_.open_relation(value))

@@ -160,6 +160,7 @@ const std::vector<ControlRule>& torch_state_rules() {
       {"torch._C", "_accelerator_getAccelerator", asked_again},
       {"torch._C", "_get_qengine", asked_again},
       {"sys", "getrecursionlimit", asked_again},
+      {"sys", "get_int_max_str_digits", asked_again},
       {"sys", "getdefaultencoding", asked_again},
       {"sys", "getfilesystemencoding", asked_again},
       {"sys", "getswitchinterval", asked_again},

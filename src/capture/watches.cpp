@@ -1,9 +1,14 @@
 // Guards for what C code is about to read of its own accord: operators, comparisons, hashes, texts.
+#include <algorithm>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "capture/arrays.h"
 #include "capture/callables.h"
 #include "capture/cpython/frame_shim.h"
+#include "capture/identities.h"
+#include "capture/tensor_text.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -58,11 +63,11 @@ bool is_type_form(PyObject* value) {
   return PyObject_TypeCheck(value, &Py_GenericAliasType) || PyObject_TypeCheck(value, either);
 }
 
-constexpr int kDeepest = 12;
+constexpr size_t kDeepest = 12;
 
 // `compares`: what the value is may decide, not only what its class does with it.
 void watch_nested(Capture& capture, PyObject* value, const std::vector<std::string>& methods, const char* what,
-                  int depth, bool compares) {
+                  size_t depth, bool compares) {
   capture.settle(value);
   if (compares && PyFunction_Check(value)) capture.tell_apart(value);
   if (compares && PyMethod_Check(value)) {
@@ -107,20 +112,29 @@ bool is_written_by_address(PyObject* value) {
          (Py_TYPE(value)->tp_repr == PyBaseObject_Type.tp_repr && Py_TYPE(value)->tp_str == PyBaseObject_Type.tp_str);
 }
 
-// A text holds those of all that its object holds.
-void watch_text_within(Capture& capture, PyObject* value, int depth) {
+// Thrown where a capture cannot know the text of a value.
+struct NoText {
+  BreakReason reason;
+  std::string what;
+};
+
+// A text holds those of all that its object holds; `around`: what it is written in.
+void watch_text_within(Capture& capture, PyObject* value, std::vector<PyObject*>& around) {
+  if (std::find(around.begin(), around.end(), value) != around.end()) return;  // written as `[...]`
+  if (is_tensor_text(value)) throw NoText{BreakReason::DataDependent, "a tensor is written into a string"};
   capture.settle(value);
   if (is_guardable_constant(value) || PyType_Check(value) || PyModule_Check(value) || is_torch_op(value) ||
       Py_IS_TYPE(value, &PyMethodDescr_Type) || Py_IS_TYPE(value, &PyWrapperDescr_Type) || value == Py_NotImplemented)
     return;
-  if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "the text of a container of tensors");
-  auto refuse = [&] { capture.stop(BreakReason::Value, fmt::format("the text of a {}", Py_TYPE(value)->tp_name)); };
-  if (is_written_by_address(value)) refuse();
+  if (python::is_tensor(value)) throw NoText{BreakReason::DataDependent, "the text of a container of tensors"};
+  auto refuse = [&] { throw NoText{BreakReason::Value, fmt::format("the text of a {}", Py_TYPE(value)->tp_name)}; };
+  if (is_written_by_address(value) || is_made_address(value)) refuse();
   PyObject* viewed = fs_view_dict(value);
   PyObject* container = viewed ? viewed : value;
   if (is_container(container)) {
-    if (depth == kDeepest) refuse();
-    auto look = [&](PyObject* item) { watch_text_within(capture, item, depth + 1); };
+    if (around.size() == kDeepest) refuse();
+    around.push_back(value);
+    auto look = [&](PyObject* item) { watch_text_within(capture, item, around); };
     each_item(capture, container, look);
     if (PyDict_Check(container)) {
       Py_ssize_t position = 0;
@@ -130,12 +144,16 @@ void watch_text_within(Capture& capture, PyObject* value, int depth) {
       const PyRef items = python::checked(PySequence_List(container));
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) look(PyList_GET_ITEM(items.get(), i));
     }
+    around.pop_back();
     if (viewed || is_c_class(Py_TYPE(value))) return;
   }
-  if (guards::is_plain_deque(value) && depth < kDeepest) {
+  if (guards::is_plain_deque(value) && around.size() < kDeepest) {
     capture.consult(value);
     const PyRef items = python::checked(PySequence_List(value));
-    return watch_text_within(capture, items.get(), depth + 1);
+    around.push_back(value);
+    watch_text_within(capture, items.get(), around);
+    around.pop_back();
+    return;
   }
   // What an exception was made with can be changed unseen.
   if (PyExceptionInstance_Check(value) && !capture.is_made(value)) refuse();
@@ -189,7 +207,24 @@ void watch_text(Capture& capture, PyObject* value) {
   if (capture.concrete) return;
   capture.settle_deep(value);
   if (python::is_tensor(value)) capture.stop(BreakReason::DataDependent, "a tensor is written into a string");
-  watch_text_within(capture, value, 0);
+  std::vector<PyObject*> around;
+  try {
+    watch_text_within(capture, value, around);
+  } catch (const NoText& found) {
+    capture.stop(found.reason, found.what);
+  }
+}
+
+bool has_known_text(Capture& capture, PyObject* value) {
+  if (capture.concrete) return true;
+  if (python::is_tensor(value)) return false;
+  std::vector<PyObject*> around;
+  try {
+    watch_text_within(capture, value, around);
+  } catch (const NoText&) {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace firesteel::capture
