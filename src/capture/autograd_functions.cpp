@@ -9,6 +9,27 @@
 #include "python/errors.h"
 
 namespace firesteel::capture {
+namespace {
+
+// The node has a module as it is: no other one may come in its place, also where its parameters are inputs.
+void pin_modules(Capture& capture, PyObject* value, int depth = 0) {
+  constexpr int kDeepest = 6;
+  if (is_nn_module(value)) {
+    if (const Source* source = capture.source_of(value))
+      capture.add_guard({GuardKind::Identity, source, PyRef::borrow(value)});
+  } else if ((PyList_Check(value) || PyTuple_Check(value)) && depth < kDeepest) {
+    capture.consult(value);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+      pin_modules(capture, PySequence_Fast_GET_ITEM(value, i), depth + 1);
+  } else if (PyDict_Check(value) && depth < kDeepest) {
+    capture.consult(value);
+    Py_ssize_t position = 0;
+    PyObject* item = nullptr;
+    while (PyDict_Next(value, &position, nullptr, &item)) pin_modules(capture, item, depth + 1);
+  }
+}
+
+}  // namespace
 
 PyRef call_autograd_function(Capture& capture, PyObject* apply, CallArgs args) {
   PyRef self = args.values.front();
@@ -25,6 +46,7 @@ PyRef call_autograd_function(Capture& capture, PyObject* apply, CallArgs args) {
     capture.admit(function.get(), capture.sources.pinned(function.get(), fmt::format("{}.{}", type->tp_name, name)));
     guard_defaults(capture, reinterpret_cast<PyFunctionObject*>(function.get()));
   }
+  for (const PyRef& value : args.values) pin_modules(capture, value.get());
   const std::string name = fmt::format("{}.apply", type->tp_name);
   const size_t writes = capture.journal.writes();
   const bool follows = mark_of(self.get()).mark != Mark::Allowed;

@@ -48,6 +48,11 @@ bool is_hash_of_torch(PyCodeObject* code) {
   return std::find(own->begin(), own->end(), reinterpret_cast<PyObject*>(code)) != own->end();
 }
 
+// Code of torch.nn, which reads parameters.
+bool is_of_modules(PyCodeObject* code) {
+  return python::text_of(code->co_filename).find("/torch/nn/") != std::string_view::npos;
+}
+
 // While a module's forward() is followed, what is recorded belongs to that module.
 class ModuleScope {
  public:
@@ -97,7 +102,8 @@ PyObject* interpret_inlined(Capture& capture, PyThreadState* state, FsFrame* fra
     if (fs_frame_code(frame)->co_flags & kAsync) capture.stop(BreakReason::Generator, std::string(name));
     if (!generator && (fs_frame_code(frame)->co_flags & CO_GENERATOR)) return run_frame(state, frame);
     if (is_hash_of_torch(fs_frame_code(frame))) return run_frame(state, frame);
-    if (capture.unrecorded && (is_of_torch(fs_frame_code(frame)) || is_library(fs_frame_code(frame))))
+    if (capture.unrecorded && !is_of_modules(fs_frame_code(frame)) &&
+        (is_of_torch(fs_frame_code(frame)) || is_library(fs_frame_code(frame))))
       return run_frame(state, frame, throwing);
     if (!generator && !fs_frame_is_fresh(state, frame)) capture.stop(BreakReason::Monitored, std::string(name));
     if (generator && !capture.is_made(generator)) stop_at_iterator(capture, generator);

@@ -158,3 +158,48 @@ def test_what_pytorch_compiles_by_itself(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_functions_of_autograd_with_modules(tmp_path):
+    body = """
+    def test_modules_in_forward(self):
+        class Residual(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, layers):
+                with torch.no_grad():
+                    for layer in layers:
+                        x = x + layer(x)
+                ctx.save_for_backward(x.detach())
+                return x
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient * 2, None
+        layers = [torch.nn.Linear(3, 3), torch.nn.ReLU()]
+        def function(x):
+            return Residual.apply(x, layers).sum()
+        for backend in (CompileCounter(), "eager", "aot_eager"):
+            torch._dynamo.reset()
+            x, y = (torch.ones(2, 3, requires_grad=True) for _ in range(2))
+            compiled = torch.compile(function, backend=backend, fullgraph=True)
+            self.assertEqual(compiled(x), function(y))
+            compiled(x).backward()
+            function(y).backward()
+            self.assertEqual(x.grad, y.grad)
+            layers[0].weight = torch.nn.Parameter(torch.ones(3, 3))
+            self.assertEqual(compiled(x), function(x))
+
+    def test_each_module_for_itself(self):
+        class Applied(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, module):
+                return module(x)
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient, None
+        modules = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.nn.ReLU()
+        for backend in (CompileCounter(), "eager", "aot_eager"):
+            compiled = torch.compile(lambda x, module: Applied.apply(x, module), backend=backend, fullgraph=True)
+            for module in modules * 2:
+                self.assertEqual(compiled(ones, module), module(ones))
+    """
+    assert passes(body, tmp_path) == 2
