@@ -31,12 +31,18 @@ def initialize(module, args, kwargs):
     args, kwargs = [_example(arg) for arg in args], {k: _example(v) for k, v in (kwargs or {}).items()}
     try:
         with torch.random.fork_rng(devices=[]):  # a copy goes first: what fails leaves nothing behind
-            trial = copy.deepcopy(module)
+            trial = copy.deepcopy(module, _empty_buffers(module))
             trial._infer_parameters(trial, args, kwargs)
         module._infer_parameters(module, args, kwargs)
     except Exception:  # the call itself raises it, or does what cannot be done here
         return False
     return True
+
+
+def _empty_buffers(module):
+    """For deepcopy(), which torch refuses for these."""
+    found = (buffer for buffer in module.buffers() if isinstance(buffer, torch.nn.UninitializedBuffer))
+    return {id(buffer): torch.nn.UninitializedBuffer(device=buffer.device, dtype=buffer.dtype) for buffer in found}
 
 
 def _example(value):

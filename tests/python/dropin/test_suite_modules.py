@@ -24,6 +24,14 @@ def test_lazy_modules(tmp_path):
             compiled(x).sum().backward()
             self.assertEqual(model.first.weight.grad.shape, (10, 4))
 
+    def test_norms_behind_layers(self):
+        model = torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.LazyBatchNorm1d(), torch.nn.LazyLinear(2))
+        counter = CompileCounter()
+        compiled = torch.compile(model, backend=counter, fullgraph=True)
+        compiled(torch.randn(5, 3))
+        compiled(torch.randn(5, 3))
+        self.assertEqual((counter.frame_count, type(model[1])), (1, torch.nn.BatchNorm1d))
+
     def test_those_of_a_program(self):
         class Scale(torch.nn.Module):
             def __init__(self):
