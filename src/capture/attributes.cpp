@@ -224,6 +224,20 @@ PyRef class_object_attribute(Capture& capture, PyObject* object, PyObject* name)
   return {};
 }
 
+// No step leads to what is not there: the object is asked, by C code alone.
+void guard_empty_slot(Capture& capture, PyObject* object, PyObject* name, PyObject* member) {
+  static PyObject* asks = PyDict_GetItemString(PyEval_GetBuiltins(), "hasattr");
+  for (const Journal::Change& change : capture.journal.changes()) {
+    if (change.container.get() == object && change.member.get() == member) return;  // the code has emptied it
+  }
+  const Source* source = capture.source_of(object);
+  const bool runs_code = _PyType_Lookup(Py_TYPE(object), interned("__getattr__").get()) ||
+                         Py_TYPE(object)->tp_getattro != PyObject_GenericGetAttr;
+  if (runs_code) capture.stop(BreakReason::Attribute, spelled(object, name));
+  const Source* answer = capture.sources.computed(asks, source, capture.sources.pinned(name, ""));
+  capture.admit(Py_False, answer);
+}
+
 // A descriptor of the class that goes before the instance's own dict.
 PyRef data_descriptor(Capture& capture, PyObject* object, PyObject* name, PyObject* found) {
   auto by_descriptor = [&] {
@@ -239,7 +253,7 @@ PyRef data_descriptor(Capture& capture, PyObject* object, PyObject* name, PyObje
     PyObject* value = guards::follow(AccessKind::Member, object, found, 0);
     const Source* source = capture.source_of(object);
     if (!value) {
-      if (source) capture.stop(BreakReason::Attribute, spelled(object, name));
+      if (source) guard_empty_slot(capture, object, name, found);
       if (kind == T_OBJECT) return PyRef::borrow(Py_None);
       return {};
     }

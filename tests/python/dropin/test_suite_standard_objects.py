@@ -73,6 +73,45 @@ def test_objects(tmp_path):
             return callee(*bound.args, **bound.kwargs) + len(signature.parameters)
         self.assertEqual(counted(function, (ones,), fullgraph=True), [1])
 
+    def test_texts_of_dataclasses(self):
+        from dataclasses import dataclass
+        @dataclass
+        class Point:
+            x: int = 1
+            inner: object = None
+        outer = Point(1, Point(2))
+        def function(x):
+            texts = repr(outer), str(Point(3)), f"{Point(4)} {outer!r} {Point(5)!s:>40}"
+            return x + len(texts[2]), texts
+        compiled = torch.compile(function, backend="eager", fullgraph=True)
+        self.assertEqual(compiled(ones), function(ones))
+        outer.inner.x = 12345
+        self.assertEqual(compiled(ones), function(ones))
+        Point.__str__ = lambda self: "a point"
+        self.assertEqual(compiled(ones), function(ones))
+
+    def test_slots_that_are_empty(self):
+        class Thing:
+            __slots__ = "a", "b"
+        thing = Thing()
+        def function(x):
+            return x * 2 if hasattr(thing, "a") else x + getattr(thing, "b", 3)
+        counter = CompileCounter()
+        compiled = torch.compile(function, backend=counter, fullgraph=True)
+        self.assertEqual(compiled(ones), ones + 3)
+        thing.a = 1
+        self.assertEqual(compiled(ones), ones * 2)
+        del thing.a
+        self.assertEqual(compiled(ones), ones + 3)
+        thing.b = 5
+        self.assertEqual(compiled(ones), ones + 5)
+        self.assertEqual(counter.frame_count, 3)
+        def emptied(x):
+            del thing.b
+            return x + hasattr(thing, "b")
+        self.assertEqual(torch.compile(emptied, backend="eager", fullgraph=True)(ones), ones)
+        self.assertFalse(hasattr(thing, "b"))
+
     def test_functions_without_a_closure(self):
         def callee(x):
             return x
@@ -99,7 +138,7 @@ def test_objects(tmp_path):
         text = repr(torch.compile(torch.nn.Sequential(torch.nn.Linear(1, 2)), backend="eager"))
         self.assertTrue(text.startswith("OptimizedModule(\\n  (_orig_mod): Sequential(\\n    (0): Linear("), text)
     """
-    assert passes(body, tmp_path) == 6
+    assert passes(body, tmp_path) == 8
 
 
 def test_numbers_of_modules_and_globals(tmp_path):
