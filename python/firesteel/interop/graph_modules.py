@@ -104,6 +104,7 @@ class Builder:
         environment = ShapeEnv(assume_static_by_default=True)
         self.fakes = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
         self.examples = []
+        self.origins = origins.Origins()
         self.inputs = []
         self.modules = []  # given to functions that are not looked into
         self.outputs = 0
@@ -136,7 +137,7 @@ class Builder:
             nodes = [self._row(args[0], way[0], described, trace) for way, described in zip(ways, types, strict=True)]
         else:
             nodes = self._nodes_of_call(function, args, kwargs, ways, types, trace)
-        origins.note(itertools.islice(reversed(self.graph.nodes), len(self.graph.nodes) - known), modules)
+        self.origins.note(itertools.islice(reversed(self.graph.nodes), len(self.graph.nodes) - known), modules)
         for node, name in zip(nodes, names, strict=True):
             if name:
                 node._rename(name)

@@ -2,7 +2,7 @@
 
 import torch._dynamo.eval_frame as eval_frame
 
-from .._compiled_module import is_compiled_module
+from .._compiled_module import CompiledModule, is_compiled_module
 
 _theirs = eval_frame.OptimizedModule
 
@@ -12,7 +12,7 @@ class _Either(type):
         return is_compiled_module(module) or isinstance(module, _theirs)
 
     def __subclasscheck__(cls, other):
-        return issubclass(other, _theirs)
+        return issubclass(other, (_theirs, CompiledModule))
 
     # PyTorch's own compiler uses the name too, for torch.export say.
 
