@@ -6,8 +6,10 @@
 #include <unordered_map>
 
 #include "capture/capture.h"
+#include "capture/inner_values.h"
 #include "capture/wanted_inputs.h"
 #include "guards/ambient.h"
+#include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -216,8 +218,23 @@ bool is_array_number(PyObject* value) {
   return PyLong_CheckExact(plain.get()) || PyFloat_CheckExact(plain.get());
 }
 
+namespace {
+
+// An int or float of a class of the program's own, which counts as what it is.
+PyRef plain_number(PyObject* value) {
+  const auto* methods = Py_TYPE(value)->tp_as_number;
+  const bool counts_as_it_is = (PyLong_Check(value) && methods->nb_int == PyLong_Type.tp_as_number->nb_int &&
+                                methods->nb_index == PyLong_Type.tp_as_number->nb_index) ||
+                               (PyFloat_Check(value) && methods->nb_float == PyFloat_Type.tp_as_number->nb_float);
+  PyObject* form =
+      counts_as_it_is && !PyBool_Check(value) && !python::is_enum_member(value) ? plain_form(value) : nullptr;
+  return form ? checked(PyObject_CallOneArg(form, value)) : PyRef();
+}
+
+}  // namespace
+
 PyRef with_plain_numbers(PyObject* nested) {
-  if (!rules()) return {};
+  if (PyRef plain = plain_number(nested)) return plain;
   if (is_array_number(nested)) return checked(PyObject_CallOneArg(rules()->value_of_number.get(), nested));
   const bool is_tuple = PyTuple_CheckExact(nested), is_list = PyList_CheckExact(nested);
   PyRef changed;
@@ -229,6 +246,12 @@ PyRef with_plain_numbers(PyObject* nested) {
       python::check(PyList_SetItem(changed.get(), i, plain.release()) == 0);
     }
     return changed && is_tuple ? checked(PyList_AsTuple(changed.get())) : changed;
+  }
+  if (PySlice_Check(nested)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(nested);
+    PyRef parts = checked(PyTuple_Pack(3, slice->start, slice->stop, slice->step));
+    PyRef plain = with_plain_numbers(parts.get());
+    return plain ? checked(PyObject_CallObject(reinterpret_cast<PyObject*>(&PySlice_Type), plain.get())) : PyRef();
   }
   if (!PyDict_CheckExact(nested)) return {};
   Py_ssize_t position = 0;

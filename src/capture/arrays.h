@@ -31,7 +31,7 @@ bool is_array_dtype(PyObject* value);
 bool is_dtype_fact(PyObject* dtype, PyObject* name);
 // A number of numpy's that torch takes as one of Python's: known by its type and value.
 bool is_array_number(PyObject* value);
-// The same arguments, with Python's numbers in place of these; empty where there are none.
+// The same arguments, with plain numbers in place of these and of those of own classes; empty where there are none.
 PyRef with_plain_numbers(PyObject* nested);
 void guard_array_number(Capture& capture, PyObject* value, const Source* source);
 // numpy.ndarray itself.

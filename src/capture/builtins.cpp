@@ -267,6 +267,8 @@ PyRef truth(Capture& capture, PyObject* callable, CallArgs& args) {
 }
 
 PyRef text(Capture& capture, PyObject* callable, CallArgs& args) {
+  const bool is_str = callable == reinterpret_cast<PyObject*>(&PyUnicode_Type) && args.values.size() == 1;
+  if (is_str && !python::is_tensor(args[0]) && !has_known_text(capture, args[0])) return new_tensor_text(capture);
   for (const PyRef& value : args.values) watch_text(capture, value.get());
   return args.call(callable);
 }

@@ -95,7 +95,7 @@ void FrameInterpreter::list_append(int arg) {
 
 void FrameInterpreter::list_extend(int arg) {
   PyRef given = pop();
-  if (capture_.concrete && !Py_TYPE(given.get())->tp_iter && !PySequence_Check(given.get())) {
+  if (!Py_TYPE(given.get())->tp_iter && !PySequence_Check(given.get())) {
     raise_python(PyExc_TypeError,
                  fmt::format("Value after * must be an iterable, not {}", Py_TYPE(given.get())->tp_name));
   }

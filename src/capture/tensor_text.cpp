@@ -10,7 +10,7 @@ namespace {
 
 PyTypeObject* s_type = nullptr;
 
-constexpr const char* kWhat = "a tensor is written into a string";
+constexpr const char* kWhat = "a text that shows a tensor or an address is looked at";
 
 // A break crosses C code as an error that nobody sees.
 void give_up() {

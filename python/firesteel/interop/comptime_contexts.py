@@ -45,7 +45,8 @@ class ComptimeVar:
         return type(self._value)
 
     def as_python_constant(self):
-        if not self.is_python_constant():
+        self.force_static()
+        if isinstance(self._value, torch.Tensor):
             raise NotImplementedError(f"{self!r} is no constant")
         return self._value
 

@@ -124,6 +124,43 @@ def test_what_builtins_tell(tmp_path):
             return x + eval("1 + 2") + packed, eval("[4, (5,)]"), lines[-1].name, len(lines), plain.__closure__, facts
         self.one_graph(f, (ones,))
 
+    def test_numbers_of_own_classes(self):
+        class Count(int):
+            pass
+        class Share(float):
+            def __new__(cls, value, unit="m"):
+                made = super().__new__(cls, value)
+                made.unit = unit
+                return made
+        outside = Count(2)
+        def f(x):
+            made = Count(1)
+            return x[0:made], x[made], x * Share(2.5), torch.ones(made, outside), x.sum(dim=Count(0)), x[:outside]
+        self.one_graph(f, (ones,))
+        def g(x):
+            return x * outside
+        compiled = torch.compile(g, backend="eager", fullgraph=True)
+        self.assertEqual(compiled(ones), ones * 2)
+        outside = Count(3)
+        self.assertEqual(compiled(ones), ones * 3)
+
+    def test_errors_of_stars(self):
+        def f(x):
+            try:
+                [1, *5]
+            except TypeError as error:
+                return x + 1, str(error)
+        self.one_graph(f, (ones,))
+
+    def test_names_of_callables_that_fail(self):
+        def f(x):
+            self.assertRaises(IndexError, operator.itemgetter(5), [1])
+            self.assertRaises(ValueError, functools.partial(int, base=2), "9")
+            return x + 1
+        torch._dynamo.config.enable_trace_unittest = True
+        self.one_graph(f, (ones,))
+        torch._dynamo.config.enable_trace_unittest = False
+
     def test_fields_of_namedtuples(self):
         Pair = collections.namedtuple("Pair", "first second")
         def f(x):
