@@ -200,6 +200,19 @@ bool is_array_stand_in(PyObject* value) {
   return rules() && reinterpret_cast<PyObject*>(Py_TYPE(value)) == rules()->stand_in.get();
 }
 
+PyRef place_with_tensors(PyObject* place) {
+  if (is_array_stand_in(place)) return checked(PyObject_GetAttrString(place, "tensor"));
+  if (!PyTuple_CheckExact(place)) return PyRef::borrow(place);
+  PyRef items = checked(PyTuple_New(PyTuple_GET_SIZE(place)));
+  bool changed = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(place); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(place, i);
+    changed = changed || is_array_stand_in(item);
+    PyTuple_SET_ITEM(items.get(), i, is_array_stand_in(item) ? place_with_tensors(item).release() : Py_NewRef(item));
+  }
+  return changed ? items : PyRef::borrow(place);
+}
+
 bool is_array_dtype(PyObject* value) {
   return rules() && PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(rules()->dtype.get()));
 }

@@ -36,6 +36,8 @@ PyRef with_plain_numbers(PyObject* nested);
 void guard_array_number(Capture& capture, PyObject* value, const Source* source);
 // numpy.ndarray itself.
 PyTypeObject* array_type();
+// A place in a tensor, with the tensors of arrays that are part of it.
+PyRef place_with_tensors(PyObject* place);
 // The source of the array that this stands in for; null for one that was computed.
 const Source* array_source(Capture& capture, PyObject* stand_in);
 // What is followed in place of a function of numpy, or of torch's ways to and from it; null: the function itself.

@@ -4,6 +4,7 @@
 #include "aot/fake_tensor.h"
 #include "aot/ones_like_others.h"
 #include "aot/value_ranges.h"
+#include "capture/arrays.h"
 #include "capture/callables.h"
 #include "capture/comparisons.h"
 #include "capture/cpython/frame_shim.h"
@@ -324,7 +325,7 @@ PyRef next_of(Capture& capture, PyObject* iterator) {
 PyRef get_item(Capture& capture, PyObject* object, PyObject* key) {
   if (capture.concrete) return checked(PyObject_GetItem(object, key));
   if (python::is_tensor(object)) {
-    PyRef place = with_known_bounds(capture, key), part = PyRef::borrow(object);
+    PyRef place = with_known_bounds(capture, place_with_tensors(key).get()), part = PyRef::borrow(object);
     if (!select_by_data(capture, part, place)) return part;
     object = part.get();
     return capture.torch_call(operator_function("getitem"), "operator.getitem",
@@ -408,7 +409,9 @@ void set_item(Capture& capture, PyObject* object, PyObject* key, PyObject* value
   if (python::is_tensor(object)) {
     if (!value) return really();
     const OnesLikeOthers ones;
-    capture.torch_call(operator_function("setitem"), "operator.setitem", checked(PyTuple_Pack(3, object, key, value)));
+    const PyRef place = place_with_tensors(key);
+    capture.torch_call(operator_function("setitem"), "operator.setitem",
+                       checked(PyTuple_Pack(3, object, place.get(), value)));
     return;
   }
   capture.settle_deep(key);

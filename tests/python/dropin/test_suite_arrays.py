@@ -194,3 +194,32 @@ def test_numbers_that_decide(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_places_and_lists(tmp_path):
+    passes(
+        """
+    def test_arrays_as_places(self):
+        rows = np.array([True, False])
+        def function(x):
+            y = x.clone()
+            y[:, np.array([0, 2])] = 7
+            y[np.array([0])] += 1
+            return x[:, np.array([0, 2])], x[np.array([1, 0])], x[rows], y
+        x = torch.arange(6.0).reshape(2, 3)
+        compiled = torch.compile(function, backend="eager")
+        self.assertEqual(compiled(x), function(x))
+
+    def test_arrays_made_inside_as_places(self):
+        def function(x):
+            return x[:, np.array([0, 2])] + x[np.array([1, 0])][:, :2]
+        self.assertEqual(counted(function, (torch.arange(6.0).reshape(2, 3),), fullgraph=True), [1])
+
+    def test_numbers_of_lists(self):
+        def function(x, sizes):
+            return x.reshape(int(np.prod(x.shape))) + int(np.max([1, 2])) + float(np.mean(sizes)) + np.sum((1, 2))
+        x = torch.ones(2, 3)
+        self.assertEqual(counted(function, (x, [1, 2]), (x, [1, 4]), fullgraph=True), [1, 2])
+    """,
+        tmp_path,
+    )
