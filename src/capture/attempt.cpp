@@ -407,6 +407,7 @@ FunctionResult Attempt::describe(Ending ending, const KeepThreadState& kept) {
     PyObject* handled = start_.state->exc_info->exc_value;
     if (handled != kept.handled()) segment->handled = maker.of(handled);
     maker.add_writes();
+    gives_input = gives_input && segment->book.writes.empty();
   } catch (const NoRecipe& missing) {
     no_recipe_birth = capture.birth_of(missing.object.get());
     capture.stop(ending == Ending::Returned ? BreakReason::Result : BreakReason::Value,

@@ -207,14 +207,9 @@ class Builder:
         return compiled
 
     def _drop_unread_items(self):
-        """Of what a function gives, only what is read becomes a node of its own."""
+        """Items that nobody reads are no nodes: of what a function gives, and of tensors."""
         for node in reversed(self.graph.nodes):
-            if (
-                node.op == "call_function"
-                and node.target is operator.getitem
-                and "item" in node.meta
-                and not node.users
-            ):
+            if node.op == "call_function" and node.target is operator.getitem and not node.users:
                 self.graph.erase_node(node)
 
     def _drop_idle_switches(self):

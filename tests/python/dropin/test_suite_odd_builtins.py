@@ -144,6 +144,20 @@ def test_what_builtins_tell(tmp_path):
         outside = Count(3)
         self.assertEqual(compiled(ones), ones * 3)
 
+    def test_graphs_of_nothing(self):
+        def written(x, items):
+            items.append(1)
+            return x
+        def unread(x):
+            x[0]
+            return x + 1
+        for function, arguments, frames, operators in (
+            (lambda x: x, (ones,), 1, 0), (written, (ones, []), 0, 0), (unread, (ones,), 1, 1)
+        ):
+            counter = CompileCounter()
+            torch.compile(function, backend=counter, fullgraph=True)(*arguments)
+            self.assertEqual((counter.frame_count, counter.op_count), (frames, operators))
+
     def test_errors_of_stars(self):
         def f(x):
             try:
