@@ -457,21 +457,6 @@ _SHARES[torch.addcmul] = _SHARES[torch.Tensor.addcmul]
 _SHARES[torch.addcdiv] = _SHARES[torch.Tensor.addcdiv]
 
 
-# ---- checks of torch.distributions
-
-
-def _holds(valid):
-    """What is no operator is raised by the code itself, when the graph has failed."""
-    if isinstance(valid, torch.Tensor):
-        torch._check_tensor_all(valid, _not_valid)
-        return True
-    return valid
-
-
-def _not_valid():
-    return "a parameter or value of a distribution is not one that it takes"
-
-
 FORMS = {
     **_loop_forms.FORMS,
     object.__reduce_ex__: _reduce,
@@ -500,9 +485,6 @@ FORMS_WITH_TENSORS = {torch.tensor: _tensor_of_tensors}
 
 # Followed where the one keyword's value is a tensor.
 FORMS_WITH_TENSOR_NUMBERS = _SHARES
-
-# Followed where torch.distributions calls them.
-FORMS_OF_CHECKS = {torch._is_all_true: _holds}
 
 # Followed where data gives the number, or some of the list, that comes first.
 FORMS_WITH_DATA = {

@@ -70,7 +70,9 @@ void FrameInterpreter::pop_jump_if(bool truth, int delta) {
 }
 
 std::optional<bool> FrameInterpreter::side_that_goes_on(PyObject* value, int if_true, int if_false) {
-  if (capture_.concrete || !capture_.whole_stretches || !is_single_stand_in(capture_, value)) return {};
+  // Torch's own code looks at what it is given, as torch.distributions do.
+  if (capture_.concrete || (!capture_.whole_stretches && !is_of_torch(code_))) return {};
+  if (!is_single_stand_in(capture_, value)) return {};
   const bool raises = only_raises(bytes_.get(), if_true);
   if (raises == only_raises(bytes_.get(), if_false) || is_caught_within(state_, static_cast<int>(capture_.depth)))
     return {};

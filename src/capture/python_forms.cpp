@@ -15,16 +15,14 @@ using python::checked;
 constexpr int kDeepest = 6;
 
 struct Forms {
-  std::unordered_map<PyObject*, PyObject*> always, with_tensors, with_tensor_numbers, of_checks, with_data, with_types;
+  std::unordered_map<PyObject*, PyObject*> always, with_tensors, with_tensor_numbers, with_data, with_types;
   std::unordered_map<PyObject*, PyObject*> of_extremes, in_whole_graphs;
 
   Forms() {
     PyRef module = checked(PyImport_ImportModule("firesteel._python_forms"));
     fill(always, checked(PyObject_GetAttrString(module.get(), "FORMS")).release());
     fill(with_tensors, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TENSORS")).release());
-    fill(with_tensor_numbers,
-         checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TENSOR_NUMBERS")).release());
-    fill(of_checks, checked(PyObject_GetAttrString(module.get(), "FORMS_OF_CHECKS")).release());
+    fill(with_tensor_numbers, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TENSOR_NUMBERS")).release());
     fill(with_data, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_DATA")).release());
     fill(with_types, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TYPES")).release());
     fill(of_extremes, checked(PyObject_GetAttrString(module.get(), "FORMS_OF_EXTREMES")).release());
@@ -74,15 +72,6 @@ PyObject* python_form(PyObject* callable) { return found_in(forms().always, call
 
 namespace {
 
-// torch.distributions looks at all that it is given, and raises where something is wrong.
-bool is_in_distributions() {
-  PyFrameObject* frame = PyEval_GetFrame();
-  if (!frame) return false;
-  const PyRef code = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
-  const std::string_view file = python::text_of(reinterpret_cast<PyCodeObject*>(code.get())->co_filename);
-  return file.ends_with("torch/distributions/distribution.py");
-}
-
 bool is_share(PyObject* keywords) {
   const std::string_view name = python::text_of(PyTuple_GET_ITEM(keywords, 0));
   return name == "alpha" || name == "value";
@@ -94,7 +83,6 @@ PyObject* form_with_tensors(PyObject* callable, const CallArgs& args) {
   if (args.keyword_count() == 1 && python::is_tensor(args.values.back().get()) && is_share(args.keywords.get())) {
     if (PyObject* form = found_in(forms().with_tensor_numbers, callable)) return form;
   }
-  if (PyObject* form = found_in(forms().of_checks, callable); form && is_in_distributions()) return form;
   if (args.values.size() == 2 && !args.keyword_count() && PyType_Check(args[1]) && python_form(args[1])) {
     if (PyObject* form = found_in(forms().with_types, callable)) return form;
   }

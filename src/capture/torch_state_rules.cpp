@@ -18,12 +18,6 @@ PyRef ambient(Capture& capture, PyObject* callable, CallArgs& args) {
   return args.call(callable);
 }
 
-// Lists of tensors by device and dtype, which are guarded for every tensor.
-PyRef group_tensors(Capture& capture, PyObject* callable, CallArgs& args) {
-  for (PyRef& value : args.values) value = capture.substitute(value.get());
-  return capture.made(ambient(capture, callable, args));
-}
-
 // What a C function tells of the process, as a constant: it is asked again at every call.
 PyRef asked_again(Capture& capture, PyObject* callable, CallArgs& args) {
   const bool constant = std::all_of(args.values.begin(), args.values.end(),
@@ -94,7 +88,6 @@ const std::vector<ControlRule>& torch_state_rules() {
       {"torch", "get_device", ambient},
       {"torch.cuda", "is_available", ambient},
       {"torch._C", "_get_tracing_state", ambient},
-      {"torch._C", "_group_tensors_by_device_and_dtype", group_tensors},
       {"torch._C", "_is_torch_function_enabled", ambient},
       {"torch._C", "_is_torch_function_mode_enabled", ambient},
       {"torch._C", "_has_torch_function", ambient},

@@ -155,6 +155,15 @@ def test_distributions_keep_their_checks(name, backend):
     assert str(ours.value) == str(eager.value)
 
 
+def test_distributions_do_not_break_graphs():
+    compiled = firesteel.compile(lambda a, v: dist.Normal(a.sin(), a.exp()).log_prob(v) * 2)
+    compiled(torch.ones(3), torch.ones(3))
+    assert firesteel.counters()["captured"] == 1
+    assert not firesteel.counters()["breaks"]
+    with pytest.raises(ValueError, match="Expected parameter loc"):
+        compiled(torch.full((3,), torch.nan), torch.ones(3))
+
+
 def test_classes_over_property():
     class Named(property):
         def __init__(self, getter, note):
