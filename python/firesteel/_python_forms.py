@@ -5,6 +5,7 @@ before it has done anything, where it cannot: then the capture ends at the call.
 """
 
 import copyreg
+import functools
 import operator
 import types
 
@@ -219,15 +220,22 @@ def rows(tensor):
 
 def _checkpoint(function, *args, use_reentrant=None, context_fn=None, preserve_rng_state=True, debug=False, **kwargs):
     """The function as it is: a graph decides by itself what it keeps for its backward and what it computes again."""
-    if context_fn is not None and context_fn is not torch.utils.checkpoint.noop_context_fn:
+    plain = context_fn is None or context_fn is torch.utils.checkpoint.noop_context_fn
+    if not plain and (use_reentrant is not False or not _chooses_what_is_kept(context_fn)):
         return NotImplemented
-    if use_reentrant is None or debug or not preserve_rng_state:
+    if use_reentrant is None or debug:
         return NotImplemented
     if use_reentrant and (kwargs or not _gives_gradients(args)):
         return NotImplemented  # it then cuts the history of what the function gives
     kwargs.pop("determinism_check", None)
     kwargs.pop("early_stop", None)
     return function(*args, **kwargs)
+
+
+def _chooses_what_is_kept(context_fn):
+    """Its contexts say what to keep and what to compute again: they change no value."""
+    maker = torch.utils.checkpoint.create_selective_checkpoint_contexts
+    return type(context_fn) is functools.partial and context_fn.func is maker
 
 
 def _gives_gradients(args):

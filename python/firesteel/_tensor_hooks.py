@@ -3,6 +3,7 @@
 A graph leaves one that waits; which function it calls is known when the graph has run, before any backward.
 """
 
+import collections
 import threading
 
 from torch.utils.hooks import RemovableHandle
@@ -30,13 +31,22 @@ class TensorHook:
 
     def __call__(self, tensor):
         """Leaves one in the graph."""
+        self.last.traced = None
         if is_traced_by_pytorch(tensor):
-            raise NotImplementedError(
-                f"a backend traces a graph that leaves a hook on a tensor it computes, by `{self.method}`: which "
-                "function that is cannot be known before the graph has run"
-            )
+            if self.method != "register_hook":
+                raise NotImplementedError(
+                    f"a backend traces a graph that leaves a hook on a tensor it computes, by `{self.method}`"
+                )
+            from .interop import traced_hooks
+
+            self.last.traced = traced_hooks.leave(self, tensor)
+            return
+        self.last.handle = getattr(tensor, self.method)(self.wait())
+
+    def wait(self):
+        """What calls the function that fill() will give."""
         self.last.waiting = _Waiting()
-        self.last.handle = getattr(tensor, self.method)(self.last.waiting)
+        return self.last.waiting
 
     def fill(self, function):
         self.last.waiting.function = function
@@ -47,10 +57,10 @@ class TensorHook:
         self.last.handle = getattr(tensor, self.method)(function)
 
     def handle(self):
-        return getattr(self.last, "handle", None) or RemovableHandle({})
+        return getattr(self.last, "handle", None) or RemovableHandle(collections.OrderedDict())
 
     def remove(self, tensor):
-        self.last.handle.remove()
+        (self.last.traced or self.last.handle).remove()
 
 
 class Handle(RemovableHandle):

@@ -46,6 +46,16 @@ bool holds_plain_real(c10::ArrayRef<IValue> args) {
   return found;
 }
 
+// A tensor of a class with `__torch_dispatch__`.
+bool holds_wrapper(c10::ArrayRef<IValue> args) {
+  bool found = false;
+  for (const IValue& arg : args) {
+    each_tensor(arg,
+                [&](const at::Tensor& tensor) { found = found || tensor.key_set().has(DispatchKey::Python); });
+  }
+  return found;
+}
+
 // `torch.tensor(data)` and its like make a real tensor, fill it through a pointer and then announce it with lift_fresh.
 bool is_filling_real_tensor() { return c10::impl::tls_local_dispatch_key_set().excluded_.has(DispatchKey::Python); }
 
@@ -195,6 +205,11 @@ void enter(const c10::OperatorHandle& op, DispatchKeySet below, Recorder& record
   if (plan.is_mutable) {
     functionalize_custom_op(plan);
     refuse_written_twice(op.schema(), args);
+  }
+  if (holds_wrapper(args)) {
+    // Its class goes on with its parts, which are functional themselves.
+    c10::impl::ExcludeDispatchKeyGuard guard(DispatchKey::Functionalize);
+    return op.redispatchBoxed(below - DispatchKeySet(DispatchKey::Functionalize), stack);
   }
   if (!holds_plain_real(args)) {
     bool any_tensor = false;

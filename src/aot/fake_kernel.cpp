@@ -59,6 +59,25 @@ bool concerns_no_fake(const OpPlan& plan, const ArgumentSummary& sum) {
   return c10::impl::tls_local_dispatch_key_set().excluded_.has(c10::DispatchKey::Python);
 }
 
+bool holds_functional(c10::ArrayRef<IValue> args) {
+  bool found = false;
+  for (const IValue& arg : args) {
+    each_tensor(arg, [&](const at::Tensor& tensor) {
+      found = found || at::functionalization::impl::isFunctionalTensor(tensor);
+    });
+  }
+  return found;
+}
+
+// A class with `__torch_dispatch__` calls operators on the parts of its tensors: torch has hidden all that lies above
+// the class, functionalization too.
+void call_from_the_top(const c10::OperatorHandle& op, Stack* stack) {
+  const c10::impl::LocalDispatchKeySet state = c10::impl::tls_local_dispatch_key_set();
+  const c10::DispatchKeySet shown({kEntryKey, c10::DispatchKey::Functionalize});
+  c10::impl::ForceDispatchKeyGuard guard(state.included_, state.excluded_ - shown);
+  op.callBoxed(stack);
+}
+
 void run_outside(const OpPlan& plan, Stack* stack) {
   c10::impl::ExcludeDispatchKeyGuard guard(kFakeKey);
   plan.op.callBoxed(stack);
@@ -224,6 +243,7 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stac
   c10::ArrayRef<IValue> args(stack->data() + base, plan.argument_count);
   const ArgumentSummary sum = summarize(plan, args);
 
+  if (sum.real && holds_functional(args)) return call_from_the_top(op, stack);
   Recorder* recorder = sum.recorder ? sum.recorder : Recorder::current();
   if (sum.fake) {
     FS_REQUIRE(recorder->active(), EscapedTensorError,

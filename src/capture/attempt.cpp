@@ -4,9 +4,12 @@
 
 #include <algorithm>
 
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "capture/allowance.h"
 #include "capture/arrays.h"
@@ -20,6 +23,7 @@
 #include "capture/overridden_calls.h"
 #include "capture/recipe_maker.h"
 #include "capture/size_marks.h"
+#include "capture/wrapper_tensors.h"
 #include "python/errors.h"
 #include "python/python_backward.h"
 #include "python/pytree.h"
@@ -60,13 +64,18 @@ bool is_registered_object(PyObject* value) {
 
 // Tensors of the call, also inside containers, are inputs of the graph; all that leads to them is guarded.
 void collect_tensors(Capture& capture, PyObject* value, const Source* source, int depth) {
+  if (is_wrapper(value)) {
+    go_call_by_call(capture);
+    capture.add_argument(value, source);
+    return;
+  }
   if (may_stand_in(value)) {
     if (guards::is_plain_real(python::unpack(value))) capture.add_argument(value, source);
     return;
   }
   if (collect_array(capture, value, source)) return;
   if (PyCell_Check(value)) {
-    if (PyObject* held = PyCell_GET(value); held && may_stand_in(held)) {
+    if (PyObject* held = PyCell_GET(value); held && may_be_input(held)) {
       capture.remember(value, source);
       collect_tensors(capture, held, capture.sources.step(source, AccessKind::CellContents), depth);
     }
@@ -132,11 +141,13 @@ Trace Attempt::run() {
   keep_arrays_apart(capture);
   open_sizes();
   std::vector<at::Tensor> tensors;
-  for (const PyRef& tensor : capture.arguments) tensors.push_back(python::unpack(tensor.get()));
+  // The trace knows nothing of a wrapper.
+  for (const PyRef& tensor : capture.arguments)
+    tensors.push_back(is_wrapper(tensor.get()) ? at::empty({0}) : python::unpack(tensor.get()));
   TraceOptions options;
   options.dynamic = capture.dynamic_dims();
   options.name = capture.graph.name;
-  options.grad = backend_.runs_aten() && !c10::InferenceMode::is_enabled();
+  options.grad = backend_.runs_aten() && !capture.holds_wrappers && !c10::InferenceMode::is_enabled();
   options.failed_backward = &backward;
   options.takes_data_numbers = capture.takes_data_numbers;
   options.takes_data_sizes = capture.takes_data_sizes;
@@ -192,7 +203,8 @@ void Attempt::collect_moving(const guards::SourcePath& path) {
     if (!value) return;
   }
   if (open_size) {
-    const bool fits = python::is_tensor(value) && open_size->dim < python::unpack(value).dim();
+    const bool fits =
+        python::is_tensor(value) && !is_wrapper(value) && open_size->dim < python::unpack(value).dim();
     if (fits) capture.expect_size(capture.sources.at(at), *open_size);
     return;
   }
@@ -418,14 +430,19 @@ FunctionResult Attempt::describe(Ending ending, const KeepThreadState& kept) {
   FunctionResult returned;
   for (const PyRef& tensor : maker.tensors()) {
     capture.graph.outputs.emplace_back(capture.value_of(tensor.get()));
-    result_kinds.push_back(kind_of_result(tensor.get()));
-    returned.tensors.push_back(python::unpack(tensor.get()));
+    if (backend_.kind == Backend::Callable) {
+      result_kinds.push_back({.keeps_history = has_inner_leaf(tensor.get())});
+    } else {
+      result_kinds.push_back(kind_of_result(tensor.get()));
+    }
+    returned.tensors.push_back(capture.holds_wrappers ? at::empty({0}) : python::unpack(tensor.get()));
   }
   // What switches modes and computes nothing is no work for a graph: a segment leaves the modes as they should be.
   if (capture.mode_switches && capture.mode_switches == capture.graph.nodes.size()) capture.drop_nodes();
   returned.tree = Tree::tuple_of_leaves(returned.tensors.size());
   capture.graph.output_tree = returned.tree;
   result_ = {};
+  is_described = true;
   return returned;
 }
 
@@ -437,6 +454,28 @@ void Attempt::refuse_borrowed_leaf(PyObject* result) {
     no_recipe_birth = clock;
     capture.stop(BreakReason::Autograd, "`.requires_grad` is set of a tensor that shares memory and is given back");
   }
+}
+
+bool Attempt::has_inner_leaf(PyObject* result) {
+  const at::Tensor& given = python::unpack(result);
+  if (!given.requires_grad() || capture.holds_wrappers) return false;
+  const torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(given);  // nobody else keeps a leaf's
+  std::vector<torch::autograd::Node*> open{edge.function.get()};
+  std::unordered_set<torch::autograd::Node*> seen;
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    if (!node || !seen.insert(node).second) continue;
+    if (auto* end = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) {
+      PyRef leaf = python::wrap(end->variable);
+      if (capture.tensor_source(leaf.get()) || capture.birth_of(leaf.get()) < 0) continue;
+      if (capture.whole_stretches) return true;
+      no_recipe_birth = capture.birth_of(leaf.get());
+      capture.stop(BreakReason::Autograd, "a tensor that is made to require grad is given back, or what comes of it");
+    }
+    for (const torch::autograd::Edge& next : node->next_edges()) open.push_back(next.function.get());
+  }
+  return false;
 }
 
 bool Attempt::is_kept(size_t level, size_t index, PyObject* value) const {

@@ -59,6 +59,9 @@ class Attempt {
 
   // A leaf in the memory of another tensor, or a view of one, that outlives the graph: ends before it became one.
   void refuse_borrowed_leaf(PyObject* result);
+  // The result goes back to a leaf that was made inside. A backend that is a function may trace the graph, and then
+  // gives plain values: where a break is allowed, the piece ends before the leaf is made.
+  bool has_inner_leaf(PyObject* result);
 
   // A local that still holds what the frame holds needs no recipe.
   bool is_kept(size_t level, size_t index, PyObject* value) const;
@@ -75,6 +78,7 @@ class Attempt {
   std::shared_ptr<Segment> segment;
   FailedBackward backward;
   std::vector<ResultKind> result_kinds;
+  bool is_described = false;  // the code was followed to its end, and there are recipes for all it leaves
   bool gives_input = false;   // all it does is to give a tensor back that it was given
   long no_recipe_birth = -2;  // -2: nothing was missing; -1: it is not known when it was made
 };

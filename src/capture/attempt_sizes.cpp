@@ -5,6 +5,7 @@
 #include "capture/attempt.h"
 #include "capture/size_marks.h"
 #include "capture/size_spec.h"
+#include "capture/wrapper_tensors.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -24,6 +25,7 @@ void Attempt::open_sizes() {
   const bool specified = backend_.spec && start_.shape;
   for (size_t i = 0; i < capture.arguments.size(); ++i) {
     PyObject* tensor = capture.arguments[i].get();
+    if (is_wrapper(tensor)) continue;
     specified ? open_as_specified(tensor, capture.input_sources[i]) : open_as_marked(tensor, capture.input_sources[i]);
   }
 }

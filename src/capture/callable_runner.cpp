@@ -7,6 +7,7 @@
 #include "capture/backend_inputs.h"
 #include "capture/overridden_calls.h"
 #include "capture/runner.h"
+#include "capture/wrapper_tensors.h"
 #include "python/errors.h"
 #include "python/pytree.h"
 #include "python/tensor_objects.h"
@@ -97,7 +98,8 @@ std::vector<size_t> in_order_of_use(const Graph& graph, const std::vector<Backen
 
 // What classes of tensors have to say was followed, and is part of the graph: the backend gets plain tensors.
 PyRef without_class(PyObject* input) {
-  if (!python::is_tensor(input) || python::is_exact_tensor(input) || !is_asked(input)) return PyRef::borrow(input);
+  if (!python::is_tensor(input) || python::is_exact_tensor(input) || !is_asked(input) || is_wrapper(input))
+    return PyRef::borrow(input);
   static PyObject* const plain =
       checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "Tensor")).release();
   return checked(PyObject_CallFunctionObjArgs(subclassing_method(), input, plain, nullptr));

@@ -27,6 +27,7 @@
 #include "capture/region.h"
 #include "capture/tensor_history.h"
 #include "python/constants.h"
+#include "capture/wrapper_tensors.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -188,7 +189,7 @@ PyRef instantiate(Capture& capture, PyObject* callable, CallArgs args, PyObject*
     static const auto* known = new std::unordered_set<std::string_view>{"collections.defaultdict", "collections.deque"};
     const bool plain = known->count(type->tp_name) || PyType_IsSubtype(type, &PyProperty_Type) ||
                        std::string_view(type->tp_name).starts_with("torch.return_types.");
-    if (!plain) capture.stop(BreakReason::Creation, type->tp_name);
+    if (!plain) return make_wrapper(capture, callable, args);
   }
   if ((type->tp_finalize || type->tp_del) && !exception)
     capture.stop(BreakReason::Creation, fmt::format("{} (it has a __del__)", type->tp_name));

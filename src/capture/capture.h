@@ -250,6 +250,7 @@ class Capture {
   bool keeps_stacks = false;                               // the graph is for a backend that is a function
   bool runs_python_again = false;                          // the backend calls opaque functions at every call
   bool calls_leaf = false;                                 // the graph runs call by call, whatever the backend
+  bool holds_wrappers = false;                             // tensors of classes are values of it (wrapper_tensors.h)
   bool ran_opaque_python = false;                          // a nonstrict function may capture tensors, unguarded
   std::vector<CachedCall>* cached_calls = nullptr;         // of all attempts so far, in their order
   std::vector<std::string> lost_gradients;                 // what to warn of: tensors an opaque function captured

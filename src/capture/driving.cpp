@@ -12,6 +12,7 @@
 #include "capture/overridden_calls.h"
 #include "capture/region.h"
 #include "capture/stance.h"
+#include "capture/wrapper_tensors.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 #include "python/user_frames.h"
@@ -21,7 +22,7 @@ namespace {
 
 bool holds_special_tensor(const std::vector<PyRef>& stack) {
   return std::any_of(stack.begin(), stack.end(), [](const PyRef& value) {
-    return value && python::is_tensor(value.get()) && !may_stand_in(value.get());
+    return value && python::is_tensor(value.get()) && !may_be_input(value.get());
   });
 }
 

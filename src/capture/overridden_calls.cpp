@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "capture/callables.h"
+#include "capture/getters.h"
 #include "capture/modes.h"
 #include "capture/python_forms.h"
 #include "python/errors.h"
@@ -203,9 +204,14 @@ PyRef mode_at(size_t place) {
 
 FunctionModesAround::FunctionModesAround(Capture& capture)
     : count_(open_function_modes()), before_(PythonTorchFunctionTLS::get_state()) {
+  PyRef module = count_ ? checked(PyImport_ImportModule("torch._C")) : PyRef();
   for (size_t i = 0; i < count_; ++i) {
     PyRef mode = mode_at(i);
-    capture.remember(mode.get(), capture.sources.kept(mode.get(), "a mode of torch's functions"));
+    // Its class is guarded by the ambient state; what is read of it, where it is found at every call.
+    PyRef place = checked(PyTuple_Pack(1, checked(PyLong_FromSize_t(i)).get()));
+    PyObject* caller = caller_of(interned("_get_function_stack_at").get(), place.get());
+    const Source* owner = capture.sources.pinned(module.get(), "torch._C");
+    capture.admit(mode.get(), capture.sources.computed(caller, owner, nullptr));
     find_attribute(capture, mode.get(), hook_name());
   }
 }

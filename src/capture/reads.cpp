@@ -12,6 +12,7 @@
 #include "capture/overridden_calls.h"
 #include "capture/transforms.h"
 #include "capture/wanted_inputs.h"
+#include "capture/wrapper_tensors.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -226,7 +227,8 @@ void Capture::enter(const std::vector<at::Tensor>& stand_ins) {
     PyObject* real = arguments[i].get();
     auto [found, is_new] = provenance_.try_emplace(real, given[i]);
     if (is_new) {
-      PyRef fake = python::wrap_as(stand_ins[i], Py_TYPE(real), real);
+      PyRef fake = is_wrapper(real) ? wrapper_stand_in(*this, real, given[i])
+                                    : python::wrap_as(stand_ins[i], Py_TYPE(real), real);
       add_input(real, std::move(fake), given[i], InputRole::Argument);
       continue;
     }
@@ -250,8 +252,9 @@ void Capture::enter(const std::vector<at::Tensor>& stand_ins) {
 
 PyRef Capture::tensor_at(PyObject* real, const Source* source) {
   if (is_stand_in(real)) return PyRef::borrow(real);
-  if (!may_stand_in(real)) stop(BreakReason::TensorKind, fmt::format("a {}", Py_TYPE(real)->tp_name));
-  if (!guards::is_plain_real(python::unpack(real))) {
+  if (!may_be_input(real)) stop(BreakReason::TensorKind, fmt::format("a {}", Py_TYPE(real)->tp_name));
+  const bool wraps = is_wrapper(real);
+  if (!wraps && !guards::is_plain_real(python::unpack(real))) {
     stop(BreakReason::TensorKind, is_traced_tensor(python::unpack(real)) ? "a tensor of another trace"
                                   : has_tangent(python::unpack(real))
                                       ? "a tensor with a tangent of forward-mode differentiation"
@@ -266,8 +269,9 @@ PyRef Capture::tensor_at(PyObject* real, const Source* source) {
   WantedInputs::add_tensor(source);
   // The graph holds this very tensor, so the way to it must keep leading here.
   add_guard({GuardKind::Identity, source, PyRef::borrow(real)});
-  keep_from_arrays(*this, real, source);
-  PyRef fake = python::wrap_as(stand_in_for(python::unpack(real)), Py_TYPE(real), real);
+  if (!wraps) keep_from_arrays(*this, real, source);
+  PyRef fake = wraps ? wrapper_stand_in(*this, real, source)
+                     : python::wrap_as(stand_in_for(python::unpack(real)), Py_TYPE(real), real);
   add_input(real, fake, source, InputRole::Captured);
   loads.emplace(values_.at(impl_of(fake.get())), graph.nodes.size());
   return fake;
@@ -364,8 +368,9 @@ void Capture::consult(PyObject* given, bool finds_tensors) {
 }
 
 bool Capture::is_stand_in(PyObject* tensor) const {
-  return (unrecorded || values_.count(impl_of(tensor)) != 0) &&
-         is_traced_tensor(without_transforms(python::unpack(tensor)));
+  const at::Tensor& asked = python::unpack(tensor);
+  if (!unrecorded && values_.count(impl_of(tensor)) == 0) return false;
+  return is_traced_tensor(without_transforms(asked)) || (holds_wrappers && is_wrapper(tensor));
 }
 
 bool Capture::shares_memory(PyObject* tensor) const {

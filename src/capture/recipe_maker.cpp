@@ -17,6 +17,7 @@
 #include "capture/tensor_text.h"
 #include "capture/transforms.h"
 #include "python/constants.h"
+#include "capture/wrapper_tensors.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -131,6 +132,10 @@ int32_t RecipeMaker::tensor(PyObject* value) {
   if (auto found = outputs_.find(value); found != outputs_.end()) return found->second;
   int32_t output = add(RecipeKind::Output, nullptr, {}, static_cast<int64_t>(tensors_.size()));
   tensors_.push_back(PyRef::borrow(value));
+  if (is_wrapper(value)) {
+    outputs_.emplace(value, output);
+    return output;
+  }
   if (!python::is_exact_tensor(value)) {  // the graph gives a plain tensor
     PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(value));
     const int32_t given = add(RecipeKind::Tuple, nullptr, {output, constant(type)});

@@ -30,6 +30,14 @@ at::Tensor as_inference_tensor(const at::Tensor& tensor) {
   return made;
 }
 
+[[noreturn]] void refuse_lost_history() {
+  python::raise_as_is("GraphBreakError",
+                      "a tensor that is made to require grad inside is given back, or what comes of it, and the "
+                      "backend has cut its history\n"
+                      "  why: it traces the graph, and then gives plain values\n"
+                      "  try: make it outside the compiled function, or drop fullgraph=True");
+}
+
 class ResultKindsRunner final : public Runner {
  public:
   ResultKindsRunner(std::unique_ptr<Runner> inner, std::vector<ResultKind> kinds)
@@ -37,6 +45,7 @@ class ResultKindsRunner final : public Runner {
   bool run(PyObject* const* slots, std::vector<PyRef>& outputs) const override {
     if (!inner_->run(slots, outputs)) return false;
     for (size_t i = 0; i < kinds_.size(); ++i) {
+      if (kinds_[i].keeps_history && !python::unpack(outputs[i].get()).requires_grad()) refuse_lost_history();
       if (kinds_[i].is_inference) outputs[i] = python::wrap(as_inference_tensor(python::unpack(outputs[i].get())));
       // The tensor's own object becomes one: autograd knows this very tensor as a leaf.
       if (kinds_[i].is_parameter && Py_TYPE(outputs[i].get()) != reinterpret_cast<PyTypeObject*>(parameter_class()))

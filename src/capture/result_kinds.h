@@ -7,7 +7,8 @@ namespace firesteel::capture {
 
 struct ResultKind {
   bool is_inference = false, is_parameter = false;
-  bool is_plain() const { return !is_inference && !is_parameter; }
+  bool keeps_history = false;  // a backend that traces may give it without
+  bool is_plain() const { return !is_inference && !is_parameter && !keeps_history; }
 };
 // Of a stand-in that the captured code has made.
 ResultKind kind_of_result(PyObject* stand_in);

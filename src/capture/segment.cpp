@@ -75,8 +75,9 @@ void refuse_unknown_captures(const Trace& trace, const Capture& capture) {
   }
 }
 
-// What the tracer refused, or a Python error outside any instruction; an interrupt is thrown on.
-Break break_for_current_exception() {
+// What the tracer refused, or a Python error outside any instruction; an interrupt is thrown on. `is_mutation`: it is
+// a MutationError, which comes as its Python twin.
+Break break_for_current_exception(bool& is_mutation) {
   try {
     python::set_python_error(std::current_exception());
   } catch (const std::exception& error) {
@@ -85,6 +86,7 @@ Break break_for_current_exception() {
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) python::throw_python_error();
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
+  is_mutation = type && std::string_view(reinterpret_cast<PyTypeObject*>(type)->tp_name).ends_with("MutationError");
   PyRef type_ref = PyRef::steal(type), value_ref = PyRef::steal(value), traceback_ref = PyRef::steal(traceback);
   PyRef text = value ? PyRef::steal(PyObject_Str(value)) : PyRef();
   if (!text) PyErr_Clear();
@@ -207,7 +209,8 @@ void finish(Attempt& attempt, std::optional<Executable> executable, const Backen
   } else if (backend.kind == Backend::Callable && (!capture.graph.nodes.empty() || attempt.gives_input)) {
     Graph graph = with_sizes(capture.graph, capture.size_hints);
     std::vector<BackendInput> inputs = backend_inputs(capture, *attempt.backend_paths, slots);
-    segment.runner = make_callable_runner(std::move(graph), std::move(inputs), backend.compiler);
+    segment.runner = with_result_kinds(make_callable_runner(std::move(graph), std::move(inputs), backend.compiler),
+                                       std::move(attempt.result_kinds));
   } else if (!empty) {
     segment.runner = make_eager_runner(capture.graph, std::move(slots), segment.holdings);
   }
@@ -283,6 +286,18 @@ long end_of_next(const Attempt& attempt, const Break& broken, const Capture::Cal
   return broken.reason == BreakReason::Depth ? running.front() : capture.clock;
 }
 
+// The code was captured to its end, and only the ATen graph underneath cannot do what it does to memory: call by call
+// there is nothing to it. Sizes that were open are gone with the trace.
+bool go_on_call_by_call(Attempt& attempt) {
+  Capture& capture = attempt.capture;
+  const auto dims = capture.dynamic_dims();
+  const bool open = !capture.number_sources.empty() ||
+                    std::any_of(dims.begin(), dims.end(), [](const auto& dim) { return !dim.empty(); });
+  if (!attempt.is_described || open) return false;
+  capture.calls_leaf = true;
+  return true;
+}
+
 constexpr int kAttempts = 8;
 constexpr int kMadeUp = 64;  // attempts with other made-up sizes
 long g_forced = 0;
@@ -350,8 +365,10 @@ std::shared_ptr<Segment> capture_segment(const SegmentStart& start, const Backen
       broken = found;
     } catch (...) {
       places.restore();
-      broken = break_for_current_exception();
+      bool is_mutation = false;
+      broken = break_for_current_exception(is_mutation);
       if (capture.broken) broken = *capture.broken;
+      if (is_mutation && go_on_call_by_call(*attempt)) broken.reset();
     }
     capture.journal.roll_back();
     places.restore();

@@ -4,6 +4,7 @@
 #include "capture/callables.h"
 #include "capture/overridden_calls.h"
 #include "capture/seen_types.h"
+#include "capture/wrapper_tensors.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -82,6 +83,9 @@ PyRef tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name) {
     }
     case TensorAttribute::Unknown:
       break;
+  }
+  if (capture.holds_wrappers && !is_of_torch && is_wrapper(tensor)) {
+    if (PyRef part = wrapper_part(capture, tensor, name)) return part;
   }
   const bool goes_first = found && Py_TYPE(found)->tp_descr_get && Py_TYPE(found)->tp_descr_set;
   if (!found || (!goes_first && !python::is_exact_tensor(tensor))) {

@@ -6,6 +6,7 @@
 #include "capture/callables.h"
 #include "capture/leaf_hooks.h"
 #include "capture/transforms.h"
+#include "capture/wrapper_tensors.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 
@@ -101,6 +102,9 @@ void store_tensor_attribute(Capture& capture, PyObject* tensor, PyObject* name, 
     if (change_of_history(capture, method.get(), args)) return;
   }
   PyObject* found = _PyType_Lookup(Py_TYPE(tensor), name);
+  // What a wrapper keeps decides what its class's code does.
+  if (capture.holds_wrappers && is_wrapper(tensor) && (!capture.real_of(tensor) || wrapper_part(capture, tensor, name)))
+    capture.stop(BreakReason::Write, fmt::format("setting or deleting `.{}` of a {}", text, Py_TYPE(tensor)->tp_name));
   if (!found || !Py_TYPE(found)->tp_descr_set) {
     if (found) capture.guard_class_attribute(Py_TYPE(tensor), name, found);
     return store_own_attribute(capture, tensor, name, value);

@@ -15,6 +15,7 @@
 #include "capture/overridden_calls.h"
 #include "capture/python_forms.h"
 #include "capture/transforms.h"
+#include "capture/wrapper_tensors.h"
 #include "python/constants.h"
 #include "python/errors.h"
 #include "python/pytree.h"
@@ -120,6 +121,8 @@ Flat flatten(Capture& capture, PyObject* nested, const std::string& name, bool g
   Flat flat;
   try {
     Suspended suspended(capture);
+    std::optional<python::TakesAllTensors> all;
+    if (capture.holds_wrappers) all.emplace();
     const PyRef plain = with_plain_numbers(nested);
     flat = python::flatten_input(plain ? plain.get() : nested, "args");
   } catch (...) {
@@ -194,7 +197,7 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
   }
   for (auto& [tensor, way] : found) {
     const at::Tensor& made = python::unpack(tensor.get());
-    if (!is_traced_tensor(without_transforms(made)))
+    if (!is_traced_tensor(without_transforms(made)) && !(holds_wrappers && is_wrapper_stand_in(*this, tensor.get())))
       stop(BreakReason::Origin, fmt::format("a tensor that `{}` gives", name));
     Value* output = node->add_output(type_with_grad(made));
     // What a method changes, or a function writes to, stays known by what it was.
@@ -203,6 +206,9 @@ void Capture::record(PyObject* callable, const std::string& name, PyObject* args
     if (!is_given || !(name.ends_with('_') || std::count(named.tree.keys.begin(), named.tree.keys.end(), "out")))
       known = output;
     note_data_sizes(tensor);
+    if (!is_given || name.ends_with("requires_grad_")) {
+      if (made.requires_grad() && made.is_leaf()) this->made(tensor);
+    }
     held_.push_back(std::move(tensor));
     call->results.push_back(std::move(way));
   }

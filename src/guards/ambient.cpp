@@ -21,8 +21,8 @@ uint64_t g_controls = 0;  // guarded by the GIL
 
 using python::PyRef;
 
-// The device of a mode that gives it to factories; empty for other modes.
-std::string device_of_mode(int64_t place) {
+// What a mode of torch's functions is, as a guard compares it: the device that it gives to factories, or its class.
+std::string kind_of_mode(int64_t place) {
   static PyObject* const at =
       python::checked(
           PyObject_GetAttrString(python::checked(PyImport_ImportModule("torch._C")).get(), "_get_function_stack_at"))
@@ -30,7 +30,9 @@ std::string device_of_mode(int64_t place) {
   PyRef mode = python::checked(PyObject_CallFunction(at, "L", static_cast<long long>(place)));
   PyRef module = PyRef::borrow(PyDict_GetItemString(PyImport_GetModuleDict(), "torch.utils._device"));
   PyRef type = module ? python::attribute(module.get(), "DeviceContext") : PyRef();
-  if (reinterpret_cast<PyObject*>(Py_TYPE(mode.get())) != type.get()) return {};
+  PyTypeObject* own = Py_TYPE(mode.get());
+  if (reinterpret_cast<PyObject*>(own) != type.get())
+    return fmt::format("{} at {}", own->tp_name, static_cast<const void*>(own));
   PyRef device = python::attribute(mode.get(), "device");
   PyRef text = device ? PyRef::steal(PyObject_Str(device.get())) : PyRef();
   if (!text) PyErr_Clear();
@@ -70,11 +72,7 @@ Ambient Ambient::current() {
   state.deterministic = at::globalContext().deterministicAlgorithms();
   state.only_warns = at::globalContext().deterministicAlgorithmsWarnOnly();
   state.python_modes = c10::impl::TorchDispatchModeTLS::any_modes_set();
-  for (int64_t i = 0; i < at::impl::PythonTorchFunctionTLS::stack_len(); ++i) {
-    const std::string device = device_of_mode(i);
-    state.python_modes |= device.empty();
-    state.devices += device + ";";
-  }
+  for (int64_t i = 0; i < at::impl::PythonTorchFunctionTLS::stack_len(); ++i) state.devices += kind_of_mode(i) + ";";
   state.torch_functions = static_cast<uint8_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state());
   state.breaks = t_break_policy;
   state.controls = g_controls;
@@ -104,9 +102,10 @@ std::string Ambient::difference(const Ambient& now) const {
   if (now.deterministic != deterministic) return switched("deterministic mode", now.deterministic, deterministic);
   if (now.only_warns != only_warns) return switched("deterministic mode that only warns", now.only_warns, only_warns);
   if (now.torch_functions != torch_functions) return "__torch_function__ is switched off or on";
-  if (now.devices != devices) return fmt::format("tensors are made on `{}`, were on `{}`", now.devices, devices);
+  if (now.devices != devices)
+    return fmt::format("the modes of torch's functions are `{}`, were `{}`", now.devices, devices);
   if (now.python_modes != python_modes)
-    return switched("a torch function or dispatch mode", now.python_modes, python_modes);
+    return switched("a dispatch mode", now.python_modes, python_modes);
   if (now.breaks != breaks) return "error_on_graph_break() says something else";
   if (now.controls != controls) return "the program has said something new about what may be in a graph";
   if (now != *this) return "the dispatcher's thread-local state is not as it was";

@@ -30,8 +30,8 @@ struct Ambient {
   bool forward_grad = true;
   bool deterministic = false, only_warns = false;
   bool python_modes =
-      false;            // a dispatch mode is on, or a function mode but that of a device: nothing compiled may run
-  std::string devices;  // of the modes that torch.device and set_default_device() switch on, outermost first
+      false;            // a dispatch mode is on: nothing compiled may run
+  std::string devices;  // of the modes that torch.device and set_default_device() set, and the classes of others
   uint8_t torch_functions =
       0;  // whether __torch_function__ of subclasses and modes is asked: torch's own number for it
   BreakPolicy breaks = BreakPolicy::Unsaid;

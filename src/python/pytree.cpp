@@ -37,6 +37,8 @@ class RecursionGuard {
 
 const char* type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
 
+thread_local bool t_takes_all_tensors = false;
+
 // `a`/`an` and a class's own name, without its module.
 std::string with_article(std::string_view name) {
   name.remove_prefix(name.rfind('.') == std::string_view::npos ? 0 : name.rfind('.') + 1);
@@ -92,7 +94,7 @@ class Flattener {
 
  private:
   Tree tensor(PyObject* object, const Path& path) {
-    if (!is_exact_tensor(object)) {
+    if (!is_exact_tensor(object) && !t_takes_all_tensors) {
       if (const char* method = overriding_method(Py_TYPE(object))) {
         fail(
             fmt::format("{} is a {}, a tensor subclass with its own {}: it cannot be traced\n"
@@ -237,6 +239,9 @@ class Matcher {
 };
 
 }  // namespace
+
+TakesAllTensors::TakesAllTensors() : outer_(std::exchange(t_takes_all_tensors, true)) {}
+TakesAllTensors::~TakesAllTensors() { t_takes_all_tensors = outer_; }
 
 Flat flatten_input(PyObject* object, const char* root) {
   Flat flat;

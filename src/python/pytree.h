@@ -18,6 +18,17 @@ struct Flat {
 // Flattens arguments; paths in errors start with `root` ("args", "kwargs"). Throws TraceError naming the type and the
 // path of what cannot be an input, or what a registered flatten function raised.
 Flat flatten_input(PyObject* object, const char* root);
+// While one lives, tensors of classes with rules of their own are leaves like all others.
+class TakesAllTensors {
+ public:
+  TakesAllTensors();
+  ~TakesAllTensors();
+  TakesAllTensors(const TakesAllTensors&) = delete;
+  TakesAllTensors& operator=(const TakesAllTensors&) = delete;
+
+ private:
+  bool outer_;
+};
 // The same for what `function` returned: throws OutputTypeError and shows where the function returns.
 Flat flatten_result(PyObject* object, PyObject* function);
 

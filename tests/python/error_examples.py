@@ -188,11 +188,11 @@ finally:
     sys.settrace(None)
 """,
     "FS-MODES": """
-from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
-class Watch(TorchFunctionMode):
-    def __torch_function__(self, function, types, args=(), kwargs=None):
+class Watch(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         return function(*args, **(kwargs or {}))
 
 
