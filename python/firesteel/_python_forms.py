@@ -6,6 +6,7 @@ before it has done anything, where it cannot: then the capture ends at the call.
 
 import copyreg
 import functools
+import math
 import operator
 import types
 
@@ -208,6 +209,19 @@ def _constrain(size, *, min=None, max=None):
 
 
 # ---- loops over tensors
+
+
+def _split(tensor, sizes, dim=0):
+    """Parts whose sizes data gives: that they make up the whole is looked at when a run has found them out."""
+    if not isinstance(sizes, (list, tuple)) or not isinstance(tensor, torch.Tensor):
+        return NotImplemented
+    whole, starts = tensor.shape[dim], [0]
+    for size in sizes:
+        torch._check(size >= 0)
+        starts.append(starts[-1] + size)
+        torch._check(starts[-1] <= whole)
+    torch._check(starts[-1] == whole)
+    return tuple(tensor.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=False))
 
 
 def rows(tensor):
@@ -488,15 +502,29 @@ FORMS = {
     torch._C.DisableTorchFunctionSubclass: _no_torch_function_of_subclasses,
 }
 
+# Functions of torch that take sizes, which may be any, and numbers: of numbers they give what Python's do.
+FORMS_OF_SIZES = {
+    torch.sym_float: lambda a: float(a),
+    torch.sym_int: lambda a: int(a),
+    torch.sym_max: lambda a, b: max(a, b) if type(a) is type(b) else float(max(a, b)),
+    torch.sym_min: lambda a, b: min(a, b) if type(a) is type(b) else float(min(a, b)),
+    torch.sym_sum: lambda numbers: sum(numbers),
+    torch.sym_sqrt: lambda a: math.sqrt(a),
+}
+
 # Followed where a list or tuple with tensors in it is given.
 FORMS_WITH_TENSORS = {torch.tensor: _tensor_of_tensors}
 
 # Followed where the one keyword's value is a tensor.
 FORMS_WITH_TENSOR_NUMBERS = _SHARES
 
-# Followed where data gives the number, or some of the list, that comes first.
+# Followed where data gives a number among the arguments, or some of a list.
 FORMS_WITH_DATA = {
     torch.tensor: _tensor_of_data,
+    torch.split: _split,
+    torch.Tensor.split: _split,
+    torch.split_with_sizes: _split,
+    torch.Tensor.split_with_sizes: _split,
     torch.sym_constrain_range: _constrain,
     torch.sym_constrain_range_for_size: _constrain_size,
 }

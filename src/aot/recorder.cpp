@@ -87,23 +87,17 @@ at::Tensor meta_of(const SymbolicLayout& layout, const Symbols& symbols, const a
 // Equal sizes are taken to stay equal, which is guarded where each symbol's value is read.
 Dim Recorder::size_symbol(const at::Tensor& real, const DynamicDim& dim) {
   const int64_t size = real.size(dim.dim);
-  if (takes_any(dim)) {
-    SymbolOrigin origin;
-    origin.argument = argument_count();
-    origin.dim = dim.dim;
-    origin.hint = size;
-    origin.most = dim.most;
-    return symbols->add(std::move(origin));
-  }
-  const SizeKey key{size, dim.before, dim.before ? dim.dim : -1};
-  auto found = symbol_of_size_.find(key);
-  if (found != symbol_of_size_.end()) return found->second;
   SymbolOrigin origin;
   origin.argument = argument_count();
   origin.dim = dim.dim;
   origin.hint = size;
-  origin.least = std::max<int64_t>(dim.least, 2);
   origin.most = dim.most;
+  if (takes_any(dim)) return symbols->add(std::move(origin));
+  origin.least = std::max<int64_t>(dim.least, 2);
+  if (dim.apart) return symbols->add(std::move(origin));
+  const SizeKey key{size, dim.before, dim.before ? dim.dim : -1};
+  auto found = symbol_of_size_.find(key);
+  if (found != symbol_of_size_.end()) return found->second;
   return symbol_of_size_.emplace(key, symbols->add(std::move(origin))).first->second;
 }
 

@@ -39,6 +39,7 @@ struct DynamicDim {
   int64_t most = INT64_MAX;
   // In an earlier call, where it is open because it changed: tells sizes apart that are equal in this call by chance.
   std::optional<int64_t> before = std::nullopt;
+  bool apart = false;  // from all sizes that are equal in this call
 };
 
 struct TraceOptions {

@@ -32,15 +32,6 @@ struct CapturedData {
 };
 CapturedData& captured_data();
 
-// Arguments whose sizes are open, and numbers that change, from the first call on: `L['x']`, or a pattern of such.
-// The sizes of unbacked ones may be any at all, 0 and 1 as well.
-void set_open_sources(const std::vector<std::string>& patterns, const std::vector<std::string>& unbacked);
-bool is_open_source(const guards::Source& source);
-bool is_unbacked_source(const guards::Source& source);
-
-// mark_dynamic() of a size that the code allows one value for is no error: as the program's watcher says.
-bool& ignores_size_marks();
-
 // For backends that are functions all tensors are inputs, whether arguments lead to them or globals and attributes:
 // others in their places need no compilation.
 bool& lifts_tensors();

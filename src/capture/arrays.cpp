@@ -19,7 +19,7 @@ namespace {
 using python::checked;
 
 struct Rules {
-  PyRef stand_in, array, dtype, number, value_of_number, from_array, lie_apart;
+  PyRef stand_in, array, dtype, number, value_of_number, from_array, from_read_only, lie_apart;
   std::unordered_map<PyObject*, PyRef> always, with_arrays;
   std::vector<PyRef> held;
 };
@@ -43,18 +43,26 @@ bool is_array(PyObject* value) {
   return rules() && reinterpret_cast<PyObject*>(Py_TYPE(value)) == rules()->array.get();
 }
 
-// The tensor over an array's memory; empty where torch knows no such array.
-PyRef tensor_of(PyObject* array) {
+bool is_writable(PyObject* array) {
   PyRef flags = checked(PyObject_GetAttrString(array, "flags"));
-  PyRef writable = checked(PyObject_GetAttrString(flags.get(), "writeable"));
-  if (writable.get() != Py_True) return {};  // torch warns of these, and could write to them
-  PyRef tensor = PyRef::steal(PyObject_CallOneArg(rules()->from_array.get(), array));
+  return checked(PyObject_GetAttrString(flags.get(), "writeable")).get() == Py_True;
+}
+
+// What makes the tensor over an array's memory. Of one that must not be written to there is a tensor over a copy.
+PyObject* maker_for(PyObject* array) {
+  return (is_writable(array) ? rules()->from_array : rules()->from_read_only).get();
+}
+
+// Empty where torch knows no such array.
+PyRef tensor_of(PyObject* array) {
+  PyRef tensor = PyRef::steal(PyObject_CallOneArg(maker_for(array), array));
   if (!tensor) PyErr_Clear();  // a dtype or strides that torch does not have
   return tensor;
 }
 
 bool is_of_array(const Source* source) {
-  return source && source->kind == AccessKind::Computed && source->key.get() == rules()->from_array.get();
+  if (!source || source->kind != AccessKind::Computed) return false;
+  return source->key.get() == rules()->from_array.get() || source->key.get() == rules()->from_read_only.get();
 }
 
 bool is_stand_in_deep(PyObject* value) {
@@ -103,6 +111,7 @@ void set_array_rules(PyObject* stand_in, PyObject* always, PyObject* with_arrays
   made->from_array = checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "from_numpy"));
   PyRef own = checked(PyImport_ImportModule("firesteel._C"));
   made->lie_apart = checked(PyObject_GetAttrString(own.get(), "_lie_apart"));
+  made->from_read_only = checked(PyObject_GetAttrString(own.get(), "_tensor_of_read_only"));
   fill(made->always, made->held, always);
   fill(made->with_arrays, made->held, with_arrays);
   rules() = made.release();
@@ -113,7 +122,7 @@ bool collect_array(Capture& capture, PyObject* value, const Source* source) {
   PyRef tensor = tensor_of(value);
   if (!tensor || !guards::is_plain_real(python::unpack(tensor.get()))) return false;
   capture.add_guard({GuardKind::Type, source, rules()->array});
-  capture.add_argument(tensor.get(), capture.sources.computed(rules()->from_array.get(), source, nullptr));
+  capture.add_argument(tensor.get(), capture.sources.computed(maker_for(value), source, nullptr));
   return true;
 }
 
@@ -180,12 +189,17 @@ void keep_from_arrays(Capture& capture, PyObject* tensor, const Source* source) 
 PyRef write_to_array(Capture& capture, PyObject*, CallArgs&) {
   if (capture.arrays_share_memory)
     capture.stop(BreakReason::Numpy, "one of two arrays from outside that share memory is written to");
+  const bool any_read_only =
+      std::any_of(capture.input_sources.begin(), capture.input_sources.end(), [](const Source* source) {
+        return is_of_array(source) && source->key.get() == rules()->from_read_only.get();
+      });
+  if (any_read_only) capture.stop(BreakReason::Numpy, "an array is written to, and one from outside is read-only");
   return PyRef::borrow(Py_None);
 }
 
 PyRef array_at(Capture& capture, PyObject* value, const Source* source) {
   if (!is_array(value)) return {};
-  const Source* tensor = capture.sources.computed(rules()->from_array.get(), source, nullptr);
+  const Source* tensor = capture.sources.computed(maker_for(value), source, nullptr);
   for (size_t i = 0; i < capture.arguments.size() && i < capture.input_sources.size(); ++i) {
     if (capture.input_sources[i] == tensor)
       return wrapped_once(capture, capture.admit(capture.arguments[i].get(), tensor).get());

@@ -17,12 +17,13 @@
 #include "capture/followed_backward.h"
 #include "capture/frame_hook.h"
 #include "capture/inference_mode.h"
+#include "capture/late_calls.h"
 #include "capture/leaf_hooks.h"
 #include "capture/oracle.h"
 #include "capture/outside_iterators.h"
 #include "capture/overridden_calls.h"
 #include "capture/recipe_maker.h"
-#include "capture/size_marks.h"
+#include "capture/size_settings.h"
 #include "capture/wrapper_tensors.h"
 #include "python/errors.h"
 #include "python/python_backward.h"
@@ -130,6 +131,7 @@ Trace Attempt::run() {
   const OutsideIterators iterators(capture);
   const LeafHooks hooks(capture);
   const ClassWrites class_writes(capture);
+  const LateCalls late_calls(capture);
   capture.runs_python_again = !backend_.runs_aten();
   const PyCodeObject* outermost = fs_frame_code(start_.frames[0].frame);
   function_source_ = capture.sources.function(std::string(python::text_of(outermost->co_name)));
@@ -165,6 +167,18 @@ Trace Attempt::run() {
   }
 }
 
+namespace {
+
+// A number that the program's settings name.
+bool is_named_open(const Source& source, PyObject* number) {
+  if (is_open_source(source) || is_unbacked_source(source)) return true;
+  int overflow = 0;
+  const long long value = PyLong_CheckExact(number) ? PyLong_AsLongLongAndOverflow(number, &overflow) : 0;
+  return PyLong_CheckExact(number) && !overflow && is_open_value(value);
+}
+
+}  // namespace
+
 void Attempt::bind_call() {
   parameters_ = bind_parameters(capture, start_.frames.function(), *start_.shape);
   for (const Parameter& parameter : parameters_) {
@@ -173,7 +187,7 @@ void Attempt::bind_call() {
       capture.expect_changes(parameter.source);
     const bool is_argument = parameter.source && parameter.source->kind == AccessKind::Argument;
     PyObject* value = is_argument ? start_.arguments[parameter.source->index] : nullptr;
-    if (value && is_number(value) && (is_open_source(*parameter.source) || opens_number(value)))
+    if (value && is_number(value) && (is_named_open(*parameter.source, value) || opens_number(value)))
       capture.expect_changes(parameter.source);
     for (const Source* item : parameter.items) collect(item);
   }
@@ -190,6 +204,8 @@ void Attempt::collect_moving(const guards::SourcePath& path) {
     open_size.emplace();
     open_size->dim = static_cast<int32_t>(path.back().index);
     open_size->before = path.back().before;
+    open_size->apart = capture.keeps_stacks;
+    if (size_settings().changed_take_any) open_size->least = 0;
     at.pop_back();
   }
   for (const guards::SourceStep& step : at) {

@@ -3,7 +3,9 @@
 
 #include "capture/allowance.h"
 #include "capture/attempt.h"
+#include "capture/result_kinds.h"
 #include "capture/size_marks.h"
+#include "capture/size_settings.h"
 #include "capture/size_spec.h"
 #include "capture/wrapper_tensors.h"
 #include "python/errors.h"
@@ -34,17 +36,28 @@ void Attempt::open_as_marked(PyObject* tensor, const Source* source) {
   const SizeMarks marks(tensor, source->str());
   if (!marks.problem().empty()) capture.refuse("ControlError", marks.problem());
   if (marks.is_fixed()) capture.add_guard({GuardKind::Identity, source, PyRef::borrow(tensor)});
-  const bool named = is_open_source(*source);
-  const auto rank = static_cast<int32_t>(python::unpack(tensor).dim());
+  const at::Tensor& marked = python::unpack(tensor);
+  const auto rank = static_cast<int32_t>(marked.dim());
+  const bool keeps_sizes = is_parameter(tensor) && !size_settings().parameters_change;
+  const bool takes_all = backend_.sizes == SizePolicy::All || backend_.spec;
+  auto open = [&](DynamicDim dim) {
+    dim.apart = capture.keeps_stacks;
+    capture.expect_size(source, dim);
+  };
   for (int32_t d = 0; d < rank; ++d) {
-    if (marks.is_unbacked(d) || is_unbacked_source(*source)) {
-      capture.expect_size(source, {d, 0});
+    const bool named = is_open_source(*source, d) || is_open_value(marked.size(d));
+    if (keeps_sizes && !named) {
+      capture.keep_size(source, d);
+    } else if (marks.is_unbacked(d) || is_unbacked_source(*source, d)) {
+      open({d, 0});
     } else if (const SizeMarks::Range* range = marks.dynamic(d)) {
-      capture.expect_size(source, {d, range->least, range->most});
+      open({d, range->least, range->most});
       capture.require_open(source, d, /*by_mark=*/true);
     } else if (marks.is_static(d)) {
       capture.keep_size(source, d);
-    } else if (backend_.sizes == SizePolicy::All || backend_.spec || named || marks.may_be_dynamic(d)) {
+    } else if (named || marks.may_be_dynamic(d)) {
+      open({d});
+    } else if (takes_all) {
       capture.expect_size(source, {d});
     }
   }

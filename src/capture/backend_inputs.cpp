@@ -153,13 +153,15 @@ std::vector<BackendInput> backend_inputs(const Capture& capture, const BackendPa
   std::vector<BackendInput> inputs;
   for (size_t i = 0; i < slots.size(); ++i) {
     const Source* source = capture.input_sources[i];
-    BackendInput& input = inputs.emplace_back(BackendInput{slots[i], paths.of(source), {}, {}, {}});
+    BackendInput& input = inputs.emplace_back(BackendInput{slots[i], paths.of(source), {}, {}, {}, {}});
     const auto load = capture.loads.find(capture.graph.inputs[i].value.get());
     if (load != capture.loads.end() && is_of_module(source)) input.calls_before = load->second;
     const Type& type = capture.graph.inputs[i].value->type;
     const auto rank = static_cast<int32_t>(type.sizes.size());
-    for (const DynamicDim& dim : i < open.size() ? open[i] : std::vector<DynamicDim>())
+    for (const DynamicDim& dim : i < open.size() ? open[i] : std::vector<DynamicDim>()) {
       input.open.push_back(dim.least < 2 ? dim.dim - rank : dim.dim);
+      if (dim.apart) input.apart.push_back(dim.dim);
+    }
     if (!type.is_tensor()) input.number = number_of(source, paths);
   }
   return inputs;

@@ -16,6 +16,7 @@ struct BackendInput {
   std::optional<size_t> calls_before;
   // Dimensions whose sizes the graph leaves open, counted from behind where 0 and 1 are among these.
   std::vector<int32_t> open;
+  std::vector<int32_t> apart;  // those of them that are equal to others by chance alone
   // How a number comes about: ("size", path, dimension), ("number", path), a number itself, or (function, first[,
   // second]) of these. Empty for a tensor.
   PyRef number;

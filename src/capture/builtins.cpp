@@ -7,6 +7,7 @@
 
 #include "aot/fake_tensor.h"
 #include "aot/value_ranges.h"
+#include "capture/annotations.h"
 #include "capture/builtin_rules.h"
 #include "capture/callable_objects.h"
 #include "capture/callables.h"
@@ -476,6 +477,8 @@ std::unordered_map<PyObject*, BuiltinRule> make_table() {
   for (const ControlRule& row : torch_state_rules()) add(row.module, row.name, row.rule);
   for (const ControlRule& row : transform_rules()) add(row.module, row.name, row.rule);
   add("firesteel._tensor_hooks", "remove", LeafHooks::remove);
+  add("firesteel._annotations", "begin", begin_notes);
+  add("firesteel._annotations", "end", end_notes);
   for (const ControlRule& row : function_mode_rules()) add(row.module, row.name, row.rule);
   return table;
 }

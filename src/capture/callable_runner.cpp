@@ -151,10 +151,10 @@ class CallableRunner final : public Runner {
     BuilderNodes known;
     for (size_t i = 0; i < examples.size(); ++i) {
       const BackendInput& input = inputs_[i];
-      PyRef dims = new_tuple(input.open, new_int);
+      PyRef dims = new_tuple(input.open, new_int), apart = new_tuple(input.apart, new_int);
       PyObject* number = input.number ? input.number.get() : Py_None;
       known[graph_->inputs[i].value.get()] = checked(PyObject_CallMethod(
-          builder.get(), "input", "sOOO", input.path.c_str(), examples[i].get(), dims.get(), number));
+          builder.get(), "input", "sOOOO", input.path.c_str(), examples[i].get(), dims.get(), number, apart.get()));
     }
     for (const auto& node : graph_->nodes) build_call(builder.get(), *node, known);
     PyRef results = new_tuple(graph_->outputs, [&](const Arg& output) { return known.at(output.value); });

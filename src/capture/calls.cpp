@@ -401,6 +401,7 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   }
   if (const MarkRow row = mark_of(callable); row.mark != Mark::None)
     return call_as_marked(capture, callable, row, std::move(args));
+  if (PyObject* form = form_of_sizes(callable, args)) return call_form(capture, callable, form, std::move(args));
   if (PyObject* form = form_with_tensors(callable, args)) return call_form(capture, callable, form, std::move(args));
   if (PyObject* form = form_with_data(capture, callable, args))
     return call_form(capture, callable, form, std::move(args));
@@ -409,6 +410,8 @@ PyRef call(Capture& capture, PyObject* callable, CallArgs args) {
   if (PyObject* form = python_form(callable)) return call_form(capture, callable, form, std::move(args));
   if (PyRef made = call_subclassing(capture, callable, args)) return made;
   if (PyObject* form = form_of_whole(capture, callable)) return call_form(capture, callable, form, std::move(args));
+  if (PyObject* form = form_of_generator(capture, callable, args))
+    return call_form(capture, callable, form, std::move(args));
   if (const ForbiddenLeaf* leaf = forbidden_leaf(callable)) {
     if (PyRef given = args.tuple(); is_overridden(capture, given.get(), nullptr))
       return call_overridden(capture, callable, leaf->name, capture.substitute(given.get()), args.dict());

@@ -112,6 +112,8 @@ class Capture {
   const Source* number_source(PyObject* object) const;
   // A tuple from outside with its numbers as admit_value() gives them, where one of them changes; else empty.
   PyRef with_changing_items(PyObject* tuple);
+  // The same of a slice or torch.Size, which is one constant where none of its numbers changes.
+  PyRef with_changing_parts(PyObject* constant, const Source* source);
   // The object that a number from outside is to the program.
   PyRef original(PyObject* object) const;
 
@@ -330,6 +332,11 @@ class Capture {
   PyRef data_size(const Dim& dim);
   PyRef new_truth(const Relation& relation);
   PyRef compute_data(PyObject* function, PyObject* first, PyObject* second);
+  // Empty for what they do not know (data_floats.cpp).
+  PyRef compute_data_float(PyObject* function, PyObject* number);
+  PyRef compute_data_power(PyObject* function, PyObject* base, PyObject* exponent);
+  PyRef compare_data_floats(PyObject* function, PyObject* first, PyObject* second);
+  void require_of_float(const at::Tensor& truth);
   PyRef plain_number(PyObject* number);
   PyRef data_operand(PyObject* number);
   PyRef truth_operand(const Relation& relation);

@@ -17,6 +17,7 @@
 #include "capture/modes.h"
 #include "capture/region.h"
 #include "capture/show_inside.h"
+#include "capture/size_settings.h"
 #include "capture/stance.h"
 #include "guards/ambient.h"
 #include "python/constants.h"
@@ -168,7 +169,12 @@ void bind_controls(nb::module_& module) {
       "_set_inside_view", [](nb::handle callable, nb::handle show) { set_inside_view(callable.ptr(), show.ptr()); },
       nb::arg("callable").none(), nb::arg("show").none() = nb::none());
   module.def(
-      "_ignore_size_marks", [](bool ignore) { ignores_size_marks() = ignore; }, nb::arg("ignore"));
+      "_set_size_rules",
+      [](bool parameters_change, bool changed_take_any, bool ignores_marks, std::vector<int64_t> open_values) {
+        size_settings() = {parameters_change, changed_take_any, ignores_marks, std::move(open_values)};
+      },
+      nb::arg("parameters_change") = false, nb::arg("changed_take_any") = false, nb::arg("ignores_marks") = false,
+      nb::arg("open_values") = std::vector<int64_t>());
   module.def(
       "_lift_tensors", [](bool lift) { lifts_tensors() = lift; }, nb::arg("lift"));
   module.def(
@@ -182,6 +188,13 @@ void bind_controls(nb::module_& module) {
   module.def(
       "_follow_inner_breaks", [](bool follow) { return std::exchange(follows_inner_breaks(), follow); },
       nb::arg("follow"), "Whether a break inside a function that was inlined ends the piece there, or at the call.");
+  module.def(
+      "_tensor_of_read_only",
+      [](nb::handle array) -> nb::object {
+        if (nb::cast<bool>(array.attr("flags").attr("writeable"))) throw nb::value_error("the array may be written to");
+        return nb::module_::import_("torch").attr("from_numpy")(array.attr("copy")());
+      },
+      nb::arg("array"), "A tensor over a copy of an array that must not be written to.");
   module.def("_follows_arrays", [] { return array_type() != nullptr; });
   module.def("_forget_custom_forms", &forget_custom_forms);
   module.def("_reset", &Region::reset_all, "Forgets all that was compiled.");

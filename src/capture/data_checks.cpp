@@ -12,7 +12,9 @@ PyRef data_number(Capture& capture, std::string_view method, const CallArgs& arg
   if (args.values.size() != 1) return {};
   if (method == "item") return capture.data_item(args[0]);
   if (method == "tolist") return capture.data_list(args[0]);
-  if (method == "__int__" || method == "__index__")
+  const bool is_place = method == "__index__";
+  if (is_place && python::is_tensor(args[0]) && c10::isFloatingType(python::unpack(args[0]).scalar_type())) return {};
+  if (method == "__int__" || is_place)
     return capture.converted_data(reinterpret_cast<PyObject*>(&PyLong_Type), args[0]);
   if (method == "__float__") return capture.converted_data(reinterpret_cast<PyObject*>(&PyFloat_Type), args[0]);
   return {};

@@ -210,9 +210,10 @@ PyRef Capture::converted_data(PyObject* type, PyObject* tensor) {
   const at::ScalarType held = python::unpack(tensor).scalar_type();
   const bool to_float = type == reinterpret_cast<PyObject*>(&PyFloat_Type);
   if (!to_float && type != reinterpret_cast<PyObject*>(&PyLong_Type)) return {};
-  if (!to_float && !c10::isIntegralType(held, /*includeBool=*/false)) return {};
+  if (!to_float && !c10::isIntegralType(held, /*includeBool=*/false) && !c10::isFloatingType(held)) return {};
   PyRef item = data_item(tensor);
-  return item && to_float && PyLong_CheckExact(item.get()) ? compute(type, item.get(), nullptr) : item;
+  const bool converts = item && (to_float ? PyLong_CheckExact(item.get()) : PyFloat_CheckExact(item.get()));
+  return converts ? compute(type, item.get(), nullptr) : item;
 }
 
 // ---- in the torch-level graph
@@ -313,6 +314,10 @@ PyRef Capture::compute_data(PyObject* function, PyObject* first, PyObject* secon
     PyRef leaf = record_number(function, "float", checked(PyTuple_Pack(1, number_leaf(first).get())), ValueKind::Float);
     return new_data_float(plain_number(first), leaf);
   }
+  if (function == reinterpret_cast<PyObject*>(&PyLong_Type) && !second && PyLong_CheckExact(first))
+    return PyRef::borrow(first);
+  if (PyRef made = second ? compute_data_power(function, first, second) : compute_data_float(function, first))
+    return made;
   const FloatRow* row = numbers ? float_row(function) : nullptr;
   // Of two ints Python computes exactly, and only then rounds: as doubles do where both ints are doubles.
   const bool of_ints = second && PyLong_CheckExact(first) && PyLong_CheckExact(second);
@@ -399,8 +404,8 @@ PyRef Capture::truth_result(const Relation& relation) {
 
 PyRef Capture::compare_data(PyObject* function, PyObject* first, PyObject* second) {
   if (concrete || (!is_data_number(first) && !is_data_number(second))) return {};
-  const std::optional<Relation> relation = size_relation(function, first, second);
-  return relation ? new_truth(*relation) : PyRef();
+  if (const std::optional<Relation> relation = size_relation(function, first, second)) return new_truth(*relation);
+  return compare_data_floats(function, first, second);
 }
 
 std::optional<Relation> Capture::open_relation(PyObject* value) const {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "capture/annotations.h"
 #include "capture/callables.h"
 #include "capture/frame_hook.h"
 #include "capture/frame_interpreter.h"
@@ -65,9 +66,7 @@ class ModuleScope {
     PyRef type = python::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(self)), nullptr));
     PyRef here = python::checked(
         Py_BuildValue("((nsO))", reinterpret_cast<Py_ssize_t>(self), capture.modules.back().c_str(), type.get()));
-    const bool outermost = capture.module_stacks.empty();
-    capture.module_stacks.push_back(
-        outermost ? here : python::checked(PySequence_Concat(capture.module_stacks.back().get(), here.get())));
+    push_module_stack(capture, here);
     entered_ = true;
   }
   ~ModuleScope() {

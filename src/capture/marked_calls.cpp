@@ -8,6 +8,7 @@
 #include "capture/branch_calls.h"
 #include "capture/callables.h"
 #include "capture/frame_hook.h"
+#include "capture/late_calls.h"
 #include "capture/marked_function.h"
 #include "guards/ambient.h"
 #include "python/constants.h"
@@ -141,6 +142,8 @@ PyRef call_as_marked(Capture& capture, PyObject* callable, const MarkRow& row, C
       return constant_result(capture, callable, std::move(args));
     case Mark::Leaf:
       return capture.leaf_call(callable, row.object.get(), std::move(args));
+    case Mark::Late:
+      return LateCalls::leave(capture, callable, args);
     case Mark::Substituted: {
       PyObject* function = row.object.get();
       capture.admit(function, capture.sources.pinned(function, name_of(function)));

@@ -19,6 +19,7 @@ using python::PyRef;
   X(Forbidden, "ends with an error")                                                   \
   X(Constant, "calls it now, and takes the result for a constant")                     \
   X(Leaf, "puts the call into the graph as it is, and traces another function for it") \
+  X(Late, "calls it when the graph has run")                                           \
   X(Substituted, "follows another function in its place")
 
 enum class Mark : uint8_t {

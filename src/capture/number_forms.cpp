@@ -1,5 +1,8 @@
 // Numbers that change, in places where torch's function takes no tensor: the call is traced in another form
 // (python/firesteel/_number_forms.py), and the torch-level graph keeps it as it was written.
+#include <ATen/ops/abs.h>
+#include <ATen/ops/le.h>
+
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "python/errors.h"
@@ -53,7 +56,11 @@ const std::vector<Requirement>& requirements() {
 bool Capture::meets(PyObject* number, std::string_view requirement) {
   for (const Requirement& row : requirements()) {
     if (row.name != requirement) continue;
-    if (is_data_number(number)) return false;
+    if (is_data_number(number)) {
+      PyRef plain = requirement == "a float" && PyFloat_CheckExact(number) ? plain_number(number) : PyRef();
+      if (plain) require_of_float(at::le(at::abs(python::unpack(plain.get())), row.all[0].than));
+      return static_cast<bool>(plain);
+    }
     for (const Condition& condition : row.all) {
       PyRef than = checked(PyFloat_FromDouble(condition.than));
       if (decide(operator_function(condition.comparison), number, than.get()) != condition.answer) return false;

@@ -4,6 +4,7 @@
 // Each gets an object of its own (not one of CPython's shared small ints), so that it carries a source like any other
 // object. Whoever is about to look at its value settles it first. A number that is known to change is computed with
 // instead: what comes out has a source that computes it again, and a comparison is guarded by its answer.
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -207,6 +208,33 @@ PyRef Capture::with_changing_items(PyObject* tuple) {
     PyTuple_SET_ITEM(copy.get(), i, admit_value(item, sources.item(source, i)).release());
   }
   return made(std::move(copy));
+}
+
+PyRef Capture::with_changing_parts(PyObject* constant, const Source* source) {
+  if (changing_.empty() || concrete) return {};
+  std::vector<std::pair<PyObject*, const Source*>> parts;
+  if (PySlice_Check(constant)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(constant);
+    PyObject* const values[] = {slice->start, slice->stop, slice->step};
+    for (size_t i = 0; i < std::size(values); ++i)
+      parts.emplace_back(values[i], sources.step(source, AccessKind::Member, guards::slice_member(i)));
+  } else if (std::string_view(Py_TYPE(constant)->tp_name) == "torch.Size") {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constant); ++i)
+      parts.emplace_back(PyTuple_GET_ITEM(constant, i), sources.item(source, static_cast<int64_t>(i)));
+  }
+  const bool changes =
+      std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return changing_.count(part.second) != 0; });
+  if (!changes) return {};
+  add_guard({GuardKind::Type, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(constant)))});
+  std::vector<PyRef> read;
+  for (const auto& [value, at] : parts) read.push_back(admit_value(value, at));
+  if (PySlice_Check(constant)) return made(checked(PySlice_New(read[0].get(), read[1].get(), read[2].get())));
+  Guard guard{GuardKind::Length, source};
+  guard.number = static_cast<int64_t>(read.size());
+  add_guard(std::move(guard));
+  PyRef items = checked(PyTuple_New(static_cast<Py_ssize_t>(read.size())));
+  for (size_t i = 0; i < read.size(); ++i) PyTuple_SET_ITEM(items.get(), static_cast<Py_ssize_t>(i), read[i].release());
+  return made(checked(PyObject_CallOneArg(reinterpret_cast<PyObject*>(Py_TYPE(constant)), items.get())));
 }
 
 PyRef Capture::original(PyObject* object) const {

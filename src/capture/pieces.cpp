@@ -112,13 +112,15 @@ PyObject* follow_path(const guards::SourcePath& path, PyObject* const* values, s
   return value;
 }
 
-// The place is in a module, or below the variables of one that is imported.
+// The place is in a module, below the variables of one that is imported, or among default arguments.
 bool is_fixed_place(const guards::SourcePath& path, PyObject* const* values, PyObject* function,
                     const FixedNumbers& fixed) {
   for (size_t steps = 1; steps < path.size(); ++steps) {
     const guards::AccessKind kind = path[steps - 1].kind;
     const bool is_global = kind == guards::AccessKind::FunctionGlobals || kind == guards::AccessKind::Pinned;
-    if (is_global && fixed.global_ints) return true;
+    const bool is_default =
+        kind == guards::AccessKind::FunctionDefaults || kind == guards::AccessKind::FunctionKwDefaults;
+    if ((is_global || is_default) && fixed.global_ints) return true;
     PyObject* owner = follow_path({path.begin(), path.begin() + static_cast<long>(steps)}, values, SIZE_MAX, function);
     if (owner && fixed.module_ints && is_nn_module(owner)) return true;
   }
@@ -129,7 +131,7 @@ bool is_fixed_place(const guards::SourcePath& path, PyObject* const* values, PyO
 
 void Pieces::Bucket::add_other_sizes(const guards::GuardProgram::LostTensor& lost, PyObject* now) {
   if (!now || !lost.facts || !python::is_tensor(now)) return;
-  for (int32_t dim : lost.facts->other_sizes(python::unpack(now))) {
+  for (int32_t dim : lost.facts->other_sizes(python::unpack(now), false)) {
     guards::SourcePath path = lost.path;
     path.push_back(guards::SourceStep::size(dim, lost.facts->sizes[dim]));
     add_moving(std::move(path));
@@ -271,9 +273,10 @@ std::shared_ptr<Segment> Pieces::find_rest(const Place& place, Bucket& bucket, L
 
 void Pieces::note_moving(const Place& place, PyObject* function, const CallValues& values) {
   Bucket& bucket = this->bucket(place);
+  const bool is_for_function = making_.backend == Backend::Callable;
   auto learn = [&](const Segment& segment, bool is_own) {
     if (segment.kind == SegmentKind::Concrete || segment.holdings.dead() || !passes_alike(segment, values)) return;
-    guards::GuardProgram::Moved moved = segment.guards->moved(values.raw, function);
+    guards::GuardProgram::Moved moved = segment.guards->moved(values.raw, function, is_for_function);
     // Another region's piece teaches something only where nothing else keeps it from serving here.
     if (!is_own && !moved.all_else_holds) return;
     for (guards::SourcePath& path : moved.tensors) bucket.add_moving(std::move(path));

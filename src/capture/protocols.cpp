@@ -57,6 +57,8 @@ PyRef with_known_bounds(Capture& capture, PyObject* key) {
     if (!python::is_tensor(bound.get())) continue;
     if (is_known(python::unpack(bound.get()))) {
       bound = checked(PyNumber_Index(bound.get()));
+    } else if (c10::isFloatingType(python::unpack(bound.get()).scalar_type())) {
+      continue;  // no place, as torch says
     } else if (PyRef number = capture.converted_data(reinterpret_cast<PyObject*>(&PyLong_Type), bound.get())) {
       bound = std::move(number);
     }
@@ -72,6 +74,30 @@ void require_place(Capture& capture, PyObject* tensor, Py_ssize_t dim, PyObject*
       capture.compare_data(operator_function("lt"), place, capture.size_number(sizes[static_cast<size_t>(dim)]).get());
   const std::optional<Relation> relation = condition ? capture.open_relation(condition.get()) : std::nullopt;
   if (relation) capture.require_data(*relation, PyExc_IndexError, nullptr);
+}
+
+// The end of a slice that data gives, as far as the tensor goes; from the front, which is looked at when a run has found
+// it out.
+PyRef bound_within(Capture& capture, PyObject* tensor, Py_ssize_t dim, PyObject* bound) {
+  const std::vector<Dim> sizes = type_of(python::unpack(tensor)).sizes;
+  if (!capture.is_data_number(bound) || !PyLong_CheckExact(bound) || dim >= static_cast<Py_ssize_t>(sizes.size()))
+    return PyRef::borrow(bound);
+  static PyObject* least = checked(PyObject_GetAttrString(PyImport_AddModule("builtins"), "min")).release();
+  PyRef from_front = capture.compare_data(operator_function("ge"), bound, checked(PyLong_FromLong(0)).get());
+  if (const std::optional<Relation> relation = from_front ? capture.open_relation(from_front.get()) : std::nullopt)
+    trace_symbols()->require(*relation);
+  PyRef size = capture.size_number(sizes[static_cast<size_t>(dim)]);
+  PyRef inside = capture.compare_data(operator_function("le"), bound, size.get());
+  if (!inside || inside.get() == Py_True) return PyRef::borrow(bound);
+  PyRef made = capture.compute(least, bound, size.get());
+  return made ? made : PyRef::borrow(bound);
+}
+
+PyRef slice_within(Capture& capture, PyObject* tensor, Py_ssize_t dim, PyObject* item) {
+  auto* slice = reinterpret_cast<PySliceObject*>(item);
+  if (!capture.is_data_number(slice->start) && !capture.is_data_number(slice->stop)) return PyRef::borrow(item);
+  PyRef start = bound_within(capture, tensor, dim, slice->start), stop = bound_within(capture, tensor, dim, slice->stop);
+  return checked(PySlice_New(start.get(), stop.get(), slice->step));
 }
 
 // Torch takes no numbers that change, or that data gives, among the places of an index, and takes them as what they
@@ -92,6 +118,11 @@ bool select_by_data(Capture& capture, PyRef& tensor, PyRef& places) {
   bool any = false;
   for (Py_ssize_t i = plain; i-- > 0;) {
     PyRef item = PyRef::borrow(PyList_GET_ITEM(rest.get(), i));
+    if (PySlice_Check(item.get())) {
+      PyRef within = slice_within(capture, tensor.get(), i, item.get());
+      any = any || within.get() != item.get();
+      PyList_SetItem(rest.get(), i, within.release());
+    }
     if (!is_place(item.get())) continue;
     static PyObject* select =
         checked(PyObject_GetAttrString(

@@ -1,6 +1,7 @@
 // Reads the forms from Python once, and calls them in the functions' places.
 #include "capture/python_forms.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "capture/callables.h"
@@ -15,12 +16,14 @@ using python::checked;
 constexpr int kDeepest = 6;
 
 struct Forms {
-  std::unordered_map<PyObject*, PyObject*> always, with_tensors, with_tensor_numbers, with_data, with_types;
-  std::unordered_map<PyObject*, PyObject*> of_extremes, in_whole_graphs;
+  std::unordered_map<PyObject*, PyObject*> always, of_sizes, with_tensors, with_tensor_numbers, with_data;
+  std::unordered_map<PyObject*, PyObject*> with_types, of_extremes, in_whole_graphs, draws_by_name;
+  PyObject* form_of_draw = nullptr;
 
   Forms() {
     PyRef module = checked(PyImport_ImportModule("firesteel._python_forms"));
     fill(always, checked(PyObject_GetAttrString(module.get(), "FORMS")).release());
+    fill(of_sizes, checked(PyObject_GetAttrString(module.get(), "FORMS_OF_SIZES")).release());
     fill(with_tensors, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TENSORS")).release());
     fill(with_tensor_numbers, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_TENSOR_NUMBERS")).release());
     fill(with_data, checked(PyObject_GetAttrString(module.get(), "FORMS_WITH_DATA")).release());
@@ -29,6 +32,8 @@ struct Forms {
     PyRef draws = checked(PyImport_ImportModule("firesteel._random_forms"));
     fill(in_whole_graphs, checked(PyObject_GetAttrString(draws.get(), "FORMS_OF_DRAWS")).release());
     fill(in_whole_graphs, checked(PyObject_GetAttrString(module.get(), "FORMS_IN_WHOLE_GRAPHS")).release());
+    fill(draws_by_name, checked(PyObject_GetAttrString(draws.get(), "METHODS_THAT_DRAW")).release());
+    form_of_draw = checked(PyObject_GetAttrString(draws.get(), "form_of")).release();
   }
 
   static void fill(std::unordered_map<PyObject*, PyObject*>& table, PyObject* given) {
@@ -79,6 +84,17 @@ bool is_share(PyObject* keywords) {
 
 }  // namespace
 
+PyObject* form_of_sizes(PyObject* callable, const CallArgs& args) {
+  auto is_plain = [](const PyRef& value) { return PyLong_CheckExact(value.get()) || PyFloat_CheckExact(value.get()); };
+  PyObject* form = found_in(forms().of_sizes, callable);
+  if (!form || args.keyword_count() || args.values.empty()) return nullptr;
+  PyObject* list = PyList_CheckExact(args[0]) || PyTuple_CheckExact(args[0]) ? args[0] : nullptr;
+  for (Py_ssize_t i = 0; list && i < PySequence_Fast_GET_SIZE(list); ++i) {
+    if (!is_plain(PyRef::borrow(PySequence_Fast_GET_ITEM(list, i)))) return nullptr;
+  }
+  return list || std::all_of(args.values.begin(), args.values.end(), is_plain) ? form : nullptr;
+}
+
 PyObject* form_with_tensors(PyObject* callable, const CallArgs& args) {
   if (args.keyword_count() == 1 && python::is_tensor(args.values.back().get()) && is_share(args.keywords.get())) {
     if (PyObject* form = found_in(forms().with_tensor_numbers, callable)) return form;
@@ -107,7 +123,9 @@ bool holds_data(const Capture& capture, PyObject* value, int depth = 0) {
 PyObject* form_with_data(const Capture& capture, PyObject* callable, const CallArgs& args) {
   if (!capture.takes_data_numbers || args.values.empty()) return nullptr;
   PyObject* form = found_in(forms().with_data, callable);
-  return form && holds_data(capture, args[0]) ? form : nullptr;
+  const bool given = form && std::any_of(args.values.begin(), args.values.end(),
+                                         [&](const PyRef& value) { return holds_data(capture, value.get()); });
+  return given ? form : nullptr;
 }
 
 PyObject* form_of_extreme(const Capture& capture, PyObject* callable, const CallArgs& args) {
@@ -134,6 +152,36 @@ PyObject* form_of_whole(const Capture& capture, PyObject* callable) {
   return capture.whole_stretches && capture.takes_data_numbers && PyCallable_Check(callable)
              ? found_in(forms().in_whole_graphs, callable)
              : nullptr;
+}
+
+namespace {
+
+// The generator that a method is called on, where it draws; null for all else. Takes it out of the arguments.
+PyRef generator_of(PyObject* callable, CallArgs& args, PyObject*& name) {
+  const bool is_bound = PyMethod_Check(callable);
+  name = found_in(forms().draws_by_name, is_bound ? PyMethod_GET_FUNCTION(callable) : callable);
+  if (!name || (!is_bound && args.positional() == 0)) return {};
+  PyRef generator = is_bound ? PyRef::borrow(PyMethod_GET_SELF(callable)) : args.values[0];
+  if (!is_bound) args.values.erase(args.values.begin());
+  return generator;
+}
+
+}  // namespace
+
+PyObject* form_of_generator(Capture& capture, PyObject* callable, CallArgs& args) {
+  if (!capture.whole_stretches || !capture.takes_data_numbers || !PyCallable_Check(callable)) return nullptr;
+  static PyObject* const kind =
+      checked(PyObject_GetAttrString(checked(PyImport_ImportModule("random")).get(), "Random")).release();
+  CallArgs rest = args;
+  PyObject* name = nullptr;
+  PyRef generator = generator_of(callable, rest, name);
+  if (!generator || reinterpret_cast<PyObject*>(Py_TYPE(generator.get())) != kind) return nullptr;
+  const Source* source = capture.source_of(generator.get());
+  if (!source) return nullptr;
+  capture.add_guard({GuardKind::Identity, source, generator});
+  args = std::move(rest);
+  Suspended suspended(capture);
+  return checked(PyObject_CallFunctionObjArgs(forms().form_of_draw, generator.get(), name, nullptr)).get();
 }
 
 PyRef call_form(Capture& capture, PyObject* callable, PyObject* form, CallArgs args) {

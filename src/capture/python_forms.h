@@ -15,6 +15,10 @@ PyObject* form_with_data(const Capture& capture, PyObject* callable, const CallA
 PyObject* form_of_extreme(const Capture& capture, PyObject* callable, const CallArgs& args);
 // The form of a function that draws a random number, or only watches, where fullgraph=True asks for one graph.
 PyObject* form_of_whole(const Capture& capture, PyObject* callable);
+// The same for a method of a random.Random from outside, which is guarded, and goes from the arguments.
+PyObject* form_of_generator(Capture& capture, PyObject* callable, CallArgs& args);
+// The form of one of torch's functions of sizes, called with plain numbers: what Python has for these.
+PyObject* form_of_sizes(PyObject* callable, const CallArgs& args);
 // Follows the form; where it answers NotImplemented the capture ends.
 PyRef call_form(Capture& capture, PyObject* callable, PyObject* form, CallArgs args);
 

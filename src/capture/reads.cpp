@@ -155,6 +155,7 @@ PyRef Capture::admit(PyObject* value, const Source* source) {
   if (concrete) return PyRef::borrow(value);
   if (python::is_tensor(value)) return tensor_at(value, source);
   if (is_guardable_constant(value)) {
+    if (PyRef open = with_changing_parts(value, source)) return open;
     add_guard({GuardKind::Constant, source, PyRef::borrow(value)});
     return PyRef::borrow(value);
   }
@@ -210,7 +211,9 @@ void Capture::add_input(PyObject* real, PyRef fake, const Source* source, InputR
   stand_in_sources_[impl_of(fake.get())] = source;
   input_sources.push_back(source);
   Guard guard{GuardKind::Tensor, source, PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(real)))};
-  guard.tensor = std::make_shared<guards::TensorFacts>(python::unpack(real));
+  auto facts = std::make_shared<guards::TensorFacts>(python::unpack(real));
+  facts->marks = guards::SizeMarkFacts(real);
+  guard.tensor = std::move(facts);
   add_guard(std::move(guard));
   held_.push_back(PyRef::borrow(real));
   fakes_.emplace(real, std::move(fake));

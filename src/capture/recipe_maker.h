@@ -31,6 +31,8 @@ class RecipeMaker {
   const std::vector<PyRef>& tensors() const { return tensors_; }
 
  private:
+  // A functools.partial.
+  int32_t partial_of(std::vector<int32_t> function_and_arguments);
   int32_t add(RecipeKind kind, PyObject* object = nullptr, std::vector<int32_t> parts = {}, int64_t index = 0);
   int32_t load(const Source* source);
   int32_t constant(PyObject* object) { return add(RecipeKind::Constant, object); }

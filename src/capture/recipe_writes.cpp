@@ -5,6 +5,7 @@
 
 #include "capture/callables.h"
 #include "capture/class_writes.h"
+#include "capture/late_calls.h"
 #include "capture/leaf_hooks.h"
 #include "capture/outside_iterators.h"
 #include "capture/recipe_maker.h"
@@ -94,6 +95,13 @@ void RecipeMaker::keep_apart(PyObject* container, const Source* source) {
   capture_.keep_apart(object, source);
 }
 
+int32_t RecipeMaker::partial_of(std::vector<int32_t> function_and_arguments) {
+  static PyObject* const partial =
+      checked(PyObject_GetAttrString(checked(PyImport_ImportModule("functools")).get(), "partial")).release();
+  const int32_t given = add(RecipeKind::Tuple, nullptr, std::move(function_and_arguments));
+  return add(RecipeKind::Reduced, nullptr, {constant(partial), given});
+}
+
 void RecipeMaker::add_writes() {
   for (size_t i = 0; i < capture_.journal.changes().size(); ++i) {
     const Journal::Change change = capture_.journal.changes()[i];
@@ -141,10 +149,7 @@ void RecipeMaker::add_writes() {
     PyObject* before = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(type.get()), name.get());
     if (value.get() == before) continue;  // as it was
     static PyObject* const set = checked(PyObject_GetAttrString(PyImport_AddModule("builtins"), "setattr")).release();
-    static PyObject* const partial =
-        checked(PyObject_GetAttrString(checked(PyImport_ImportModule("functools")).get(), "partial")).release();
-    const int32_t place = add(RecipeKind::Tuple, nullptr, {constant(set), constant(type.get()), constant(name.get())});
-    const int32_t setter = add(RecipeKind::Reduced, nullptr, {constant(partial), place});
+    const int32_t setter = partial_of({constant(set), constant(type.get()), constant(name.get())});
     book_.writes.push_back({WriteKind::LeaveHook, setter, interned("__call__"), of(value.get())});
   }
   for (const auto& [iterator, count] : OutsideIterators::steps(capture_)) {
@@ -153,6 +158,10 @@ void RecipeMaker::add_writes() {
   }
   for (const auto& [tensor, gradient] : capture_.written_gradients)
     book_.writes.push_back({WriteKind::SetGrad, load(capture_.need_source(tensor.get())), {}, of(gradient.get())});
+  for (const auto& [function, given] : LateCalls::left(capture_)) {
+    const int32_t caller = partial_of({constant(LateCalls::caller()), constant(function.get())});
+    book_.writes.push_back({WriteKind::LeaveHook, caller, interned("__call__"), of(given.get())});
+  }
 }
 
 }  // namespace firesteel::capture

@@ -19,6 +19,12 @@ PyObject* parameter_class() {
   return type;
 }
 
+}  // namespace
+
+bool is_parameter(PyObject* tensor) { return reinterpret_cast<PyObject*>(Py_TYPE(tensor)) == parameter_class(); }
+
+namespace {
+
 // An inference tensor has no autograd keys and no version: one over the same memory, made where inference mode is on.
 at::Tensor as_inference_tensor(const at::Tensor& tensor) {
   if (tensor.is_inference()) return tensor;
@@ -48,7 +54,7 @@ class ResultKindsRunner final : public Runner {
       if (kinds_[i].keeps_history && !python::unpack(outputs[i].get()).requires_grad()) refuse_lost_history();
       if (kinds_[i].is_inference) outputs[i] = python::wrap(as_inference_tensor(python::unpack(outputs[i].get())));
       // The tensor's own object becomes one: autograd knows this very tensor as a leaf.
-      if (kinds_[i].is_parameter && Py_TYPE(outputs[i].get()) != reinterpret_cast<PyTypeObject*>(parameter_class()))
+      if (kinds_[i].is_parameter && !is_parameter(outputs[i].get()))
         python::check(PyObject_SetAttrString(outputs[i].get(), "__class__", parameter_class()) == 0);
     }
     return true;
@@ -71,7 +77,7 @@ class ResultKindsRunner final : public Runner {
 ResultKind kind_of_result(PyObject* stand_in) {
   ResultKind kind;
   kind.is_inference = python::unpack(stand_in).is_inference() && !c10::InferenceMode::is_enabled();
-  kind.is_parameter = reinterpret_cast<PyObject*>(Py_TYPE(stand_in)) == parameter_class();
+  kind.is_parameter = capture::is_parameter(stand_in);
   return kind;
 }
 

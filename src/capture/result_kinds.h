@@ -10,6 +10,8 @@ struct ResultKind {
   bool keeps_history = false;  // a backend that traces may give it without
   bool is_plain() const { return !is_inference && !is_parameter && !keeps_history; }
 };
+// Of the class Parameter itself.
+bool is_parameter(PyObject* tensor);
 // Of a stand-in that the captured code has made.
 ResultKind kind_of_result(PyObject* stand_in);
 

@@ -50,6 +50,7 @@ SizeMarks::SizeMarks(PyObject* tensor, const std::string& name) {
   const int64_t rank = marked.dim();
   weak_ = dims_in(dict, "_dynamo_weak_dynamic_indices", rank, name, problem_);
   unbacked_ = dims_in(dict, "_dynamo_unbacked_indices", rank, name, problem_);
+  unbacked_.merge(dims_in(dict, "_dynamo_strict_unbacked_indices", rank, name, problem_));
   static_ = dims_in(dict, "_dynamo_static_indices", rank, name, problem_);
   PyObject* address = PyDict_GetItemString(dict, "_dynamo_static_input_type");
   fixed_ = address && PyUnicode_Check(address) && python::text_of(address) == "guarded";

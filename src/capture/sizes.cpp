@@ -9,10 +9,10 @@
 
 #include "aot/inner_nodes.h"
 #include "aot/recorder.h"
-#include "capture/allowance.h"
 #include "capture/callables.h"
 #include "capture/capture.h"
 #include "capture/kept_numbers.h"
+#include "capture/size_settings.h"
 #include "graph/data_symbols.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
@@ -146,7 +146,7 @@ void Capture::keep_size(const Source* tensor, int32_t dim) {
 
 // A size that was said to change, and that the code allows one value for.
 void Capture::refuse_settled_sizes(const Trace& trace) {
-  if (ignores_size_marks()) return;
+  if (size_settings().ignores_marks) return;
   for (const auto& [source, dim, by_mark] : required_) {
     const auto at =
         static_cast<size_t>(std::find(input_sources.begin(), input_sources.end(), source) - input_sources.begin());

@@ -105,18 +105,6 @@ bool is_of_content(GuardKind kind) {
   return kind == GuardKind::Absent || kind == GuardKind::Present || kind == GuardKind::Keys;
 }
 
-// Another one after each change of any dict; 0 where this CPython does not count them, and for an OrderedDict, whose
-// order can change without.
-uint64_t version_of(PyObject* value) {
-#if PY_VERSION_HEX < 0x030D0000
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  if (PyDict_CheckExact(value)) return reinterpret_cast<PyDictObject*>(value)->ma_version_tag;
-#pragma GCC diagnostic pop
-#endif
-  return 0;
-}
-
 PyTypeObject* c_class_of(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   while (type->tp_base && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
@@ -282,7 +270,7 @@ bool GuardProgram::holds(const Check& check, PyObject* value, const Slots& slots
       return PyCFunction_Check(value) && reinterpret_cast<PyCFunctionObject*>(value)->m_ml == check.method;
     case GuardKind::Tensor:
       return reinterpret_cast<PyObject*>(Py_TYPE(value)) == check.expected &&
-             check.tensor->match(python::unpack(value));
+             check.tensor->match(python::unpack(value)) && check.tensor->marks.allow(value);
     case GuardKind::Sizes:
       return check.sizes->holds(slots.data());
     case GuardKind::Same:
@@ -328,7 +316,7 @@ PyObject* GuardProgram::walk(const Step& step, PyObject* const* arguments, PyObj
     }
     case AccessKind::DictItem: {
       PyObject* dict = slots[step.from];
-      const uint64_t version = dict ? version_of(dict) : 0;
+      const uint64_t version = dict ? dict_version(dict) : 0;
       if (version != 0 && version == step.version) return step.found;
       step.found = follow(step.kind, dict, step.key, step.index);
       step.version = version;
@@ -340,7 +328,7 @@ PyObject* GuardProgram::walk(const Step& step, PyObject* const* arguments, PyObj
 }
 
 bool GuardProgram::content_holds(const Step& step, PyObject* value, const Slots& slots, uint32_t& failed) const {
-  const uint64_t version = version_of(value);
+  const uint64_t version = dict_version(value);
   if (version != 0 && version == step.checked_version) return true;
   for (failed = step.of_content; failed < step.last_guard; ++failed) {
     if (!holds(checks_[failed], value, slots)) return false;
@@ -418,6 +406,7 @@ std::string GuardProgram::explain(int failed, PyObject* const* arguments, PyObje
       break;
     case GuardKind::Tensor:
       now = python::is_tensor(value) ? check.tensor->difference(python::unpack(value)) : "no tensor any more";
+      if (now.empty() && !check.tensor->marks.allow(value)) now = "its sizes have been marked anew";
       if (now.empty()) now = fmt::format("a {}, was a {}", Py_TYPE(value)->tp_name, type_name(expected));
       break;
     case GuardKind::Sizes:

@@ -81,7 +81,8 @@ class GuardProgram {
     std::vector<SourcePath> tensors, numbers, sizes;
     bool all_else_holds = true;
   };
-  Moved moved(PyObject* const* arguments, PyObject* function) const;
+  // `loosely`: sizes also of tensors that differ in more than these.
+  Moved moved(PyObject* const* arguments, PyObject* function, bool loosely) const;
   // When a tensor has died that guards wanted: the ways that led to it, and to those that lie alike (the keys and
   // values of all layers, where those of one are gone); with what was known of each.
   struct LostTensor {
@@ -135,7 +136,8 @@ class GuardProgram {
   bool content_holds(const Step& step, PyObject* value, const Slots& slots, uint32_t& failed) const;
   PyObject* walk(const Step& step, PyObject* const* arguments, PyObject* function, Slots& slots) const;
   SourcePath path_to(size_t step) const;
-  std::vector<SourcePath> other_sizes(size_t step, PyObject* value) const;
+  std::vector<SourcePath> other_parts(size_t step, const Check& check, PyObject* value) const;
+  std::vector<SourcePath> other_sizes(size_t step, PyObject* value, bool loosely) const;
   std::string line(const Check& check, const std::string& text) const;
 
   Holdings& holdings_;

@@ -6,6 +6,7 @@
 #include <structmember.h>
 
 #include "capture/cpython/frame_shim.h"
+#include "python/constants.h"
 #include "python/tensor_objects.h"
 
 namespace firesteel::guards {
@@ -90,7 +91,7 @@ bool GuardProgram::is_other_tensor(const Check& check, PyObject* value) const {
          python::is_exact_tensor(value);
 }
 
-GuardProgram::Moved GuardProgram::moved(PyObject* const* arguments, PyObject* function) const {
+GuardProgram::Moved GuardProgram::moved(PyObject* const* arguments, PyObject* function, bool loosely) const {
   Moved found;
   Slots slots;
   slots.values.resize(steps_.size());
@@ -105,9 +106,13 @@ GuardProgram::Moved GuardProgram::moved(PyObject* const* arguments, PyObject* fu
     for (uint32_t g = step.first_guard; g < step.last_guard; ++g) {
       const Check& check = checks_[g];
       if (holds(check, value, slots)) continue;
-      const std::vector<SourcePath> sizes = other_sizes(i, value);
+      const std::vector<SourcePath> sizes = other_sizes(i, value, loosely);
       found.sizes.insert(found.sizes.end(), sizes.begin(), sizes.end());
       if (check.kind == GuardKind::Tensor && !sizes.empty()) break;
+      if (const std::vector<SourcePath> parts = other_parts(i, check, value); !parts.empty()) {
+        found.numbers.insert(found.numbers.end(), parts.begin(), parts.end());
+        break;
+      }
       const bool number = check.kind == GuardKind::Constant && Py_TYPE(check.expected) == Py_TYPE(value) &&
                           (PyLong_CheckExact(value) || PyFloat_CheckExact(value));
       SourcePath path = number || is_other_tensor(check, value) ? path_to(i) : SourcePath();
@@ -124,16 +129,44 @@ GuardProgram::Moved GuardProgram::moved(PyObject* const* arguments, PyObject* fu
   return found;
 }
 
+// The ways to ints of a slice or a torch.Size that are others than they were, where that is all there is.
+std::vector<SourcePath> GuardProgram::other_parts(size_t step, const Check& check, PyObject* value) const {
+  std::vector<SourcePath> paths;
+  PyObject* before = check.expected;
+  if (check.kind != GuardKind::Constant || Py_TYPE(before) != Py_TYPE(value)) return paths;
+  std::vector<std::pair<PyObject*, PyObject*>> parts;
+  if (PySlice_Check(value)) {
+    auto *then = reinterpret_cast<PySliceObject*>(before), *now = reinterpret_cast<PySliceObject*>(value);
+    parts = {{then->start, now->start}, {then->stop, now->stop}, {then->step, now->step}};
+  } else if (PyTuple_Check(value) && PyTuple_GET_SIZE(value) == PyTuple_GET_SIZE(before)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
+      parts.emplace_back(PyTuple_GET_ITEM(before, i), PyTuple_GET_ITEM(value, i));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto& [then, now] = parts[i];
+    if (python::same_constant(then, now)) continue;
+    SourcePath path = PyLong_CheckExact(then) && PyLong_CheckExact(now) ? path_to(step) : SourcePath();
+    if (path.empty()) return {};
+    const bool is_slice = PySlice_Check(value);
+    path.emplace_back(is_slice ? AccessKind::Member : AccessKind::SequenceItem, is_slice ? slice_member(i) : nullptr,
+                      is_slice ? 0 : static_cast<int64_t>(i), "");
+    paths.push_back(std::move(path));
+  }
+  return paths;
+}
+
 // The ways to sizes that are others than they were.
-std::vector<SourcePath> GuardProgram::other_sizes(size_t step, PyObject* value) const {
+std::vector<SourcePath> GuardProgram::other_sizes(size_t step, PyObject* value, bool loosely) const {
   std::vector<SourcePath> paths;
   if (!python::is_tensor(value)) return paths;
   for (uint32_t g = steps_[step].first_guard; g < steps_[step].last_guard; ++g) {
     if (checks_[g].kind != GuardKind::Tensor) continue;
-    for (int32_t dim : checks_[g].tensor->other_sizes(python::unpack(value))) {
+    const TensorFacts& facts = *checks_[g].tensor;
+    for (int32_t dim : facts.other_sizes(python::unpack(value), loosely)) {
       SourcePath path = path_to(step);
       if (path.empty()) continue;
-      path.push_back(SourceStep::size(dim, checks_[g].tensor->sizes[dim]));
+      const bool was_there = static_cast<size_t>(dim) < facts.sizes.size();
+      path.push_back(SourceStep::size(dim, was_there ? facts.sizes[dim] : TensorFacts::kOpen));
       paths.push_back(std::move(path));
     }
   }

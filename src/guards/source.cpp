@@ -194,6 +194,21 @@ bool is_plain_deque(PyObject* object) {
   return Py_IS_TYPE(object, type);
 }
 
+PyObject* slice_member(size_t number) {
+  static const char* const names[] = {"start", "stop", "step"};
+  return PyDict_GetItemString(PySlice_Type.tp_dict, names[number]);
+}
+
+uint64_t dict_version(PyObject* value) {
+#if PY_VERSION_HEX < 0x030D0000
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  if (PyDict_CheckExact(value)) return reinterpret_cast<PyDictObject*>(value)->ma_version_tag;
+#pragma GCC diagnostic pop
+#endif
+  return 0;
+}
+
 PyObject* instance_dict(PyObject* object) { return fs_instance_dict(object); }
 
 namespace {

@@ -138,7 +138,14 @@ PyObject* follow(AccessKind kind, PyObject* from, PyObject* key, int64_t index);
 // A collections.deque itself, no subclass.
 bool is_plain_deque(PyObject* object);
 
+// The descriptor of a slice's start, stop or step, by its number.
+PyObject* slice_member(size_t number);
+
 // An object's own dict, borrowed; null where it has none.
 PyObject* instance_dict(PyObject* object);
+
+// Another one after each change of any dict; 0 where this CPython does not count them, and for an OrderedDict, whose
+// order can change without.
+uint64_t dict_version(PyObject* dict);
 
 }  // namespace firesteel::guards

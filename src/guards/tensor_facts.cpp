@@ -64,12 +64,15 @@ void TensorFacts::open(const Type& type) {
   }
 }
 
-std::vector<int32_t> TensorFacts::other_sizes(const at::Tensor& tensor) const {
+std::vector<int32_t> TensorFacts::other_sizes(const at::Tensor& tensor, bool loosely) const {
   std::vector<int32_t> dims;
-  if (tensor.dim() != static_cast<int64_t>(sizes.size()) || tensor.scalar_type() != dtype ||
-      tensor.device() != device || tensor.key_set() != keys) {
+  if (loosely && tensor.dim() != static_cast<int64_t>(sizes.size())) {
+    for (int32_t d = 0; d < tensor.dim(); ++d) dims.push_back(d);
     return dims;
   }
+  const bool like = tensor.dim() == static_cast<int64_t>(sizes.size()) && tensor.scalar_type() == dtype &&
+                    tensor.device() == device && tensor.key_set() == keys;
+  if (!like && !loosely) return dims;
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] != kOpen && tensor.size(static_cast<int64_t>(d)) != sizes[d]) dims.push_back(static_cast<int32_t>(d));
   }

@@ -7,17 +7,18 @@ def _words(text):
 
 # Memory of their own; numpy gives a scalar where there are no dimensions.
 OWN = _words("""
-    abs absolute add all amax amin any append arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax
+    abs absolute add all amax amin angle any append arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax
     argmin argsort average bitwise_and bitwise_not bitwise_or bitwise_xor cbrt ceil clip column_stack
-    concatenate conjugate convolve copy copysign cos cosh count_nonzero cross cumprod cumsum deg2rad
-    degrees diagflat diff divide dot dstack einsum equal exp exp2 expm1 fabs fix flip fliplr flipud float_power
-    floor floor_divide fmax fmin fmod gcd greater greater_equal heaviside histogram hstack hypot inner invert
-    isclose isfinite isinf isnan kron lcm left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2
-    logical_and logical_not logical_or logical_xor matmul max maximum mean median min minimum mod modf multiply
-    nan_to_num negative nextafter not_equal outer pad percentile positive power prod ptp quantile rad2deg radians
-    reciprocal remainder repeat right_shift rint roll rot90 round searchsorted sign signbit sin sinc sinh sort sqrt
-    square stack std subtract sum take take_along_axis tan tanh tensordot tile trace tril triu true_divide trunc
-    vander var vdot vstack where
+    concatenate conjugate convolve copy copysign corrcoef correlate cos cosh count_nonzero cov cross cumprod
+    cumsum deg2rad degrees diagflat diff divide divmod dot dstack einsum equal exp exp2 expm1 fabs fix flip
+    fliplr flipud float_power floor floor_divide fmax fmin fmod gcd gradient greater greater_equal heaviside
+    histogram hstack hypot i0 inner invert isclose iscomplex isfinite isinf isnan isneginf isposinf isreal kron
+    lcm ldexp left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not
+    logical_or logical_xor matmul max maximum mean median min minimum mod modf multiply nan_to_num negative
+    nextafter not_equal outer pad percentile positive power prod ptp quantile rad2deg radians reciprocal
+    remainder repeat right_shift rint roll rot90 round searchsorted sign signbit sin sinc sinh sort sqrt square
+    stack std subtract sum take take_along_axis tan tanh tensordot tile trace tril triu true_divide trunc vander
+    var vdot vstack where
 """)
 # Perhaps the memory of an argument.
 VIEWS = _words("""

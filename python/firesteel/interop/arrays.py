@@ -143,6 +143,19 @@ class Array:
         kept = self.tensor.to(getattr(torch, name))
         return Array(kept.clone() if copy and kept is self.tensor else kept, array_of, not copy and self.is_borrowed)
 
+    def nonzero(self):
+        return tuple(Array(places, array_of, False) for places in self.tensor.nonzero(as_tuple=True))
+
+    def sort(self, axis=-1, kind=None, order=None):
+        if order is not None:
+            _C._break_for_array("an array is sorted by fields")
+        _written(self, _FOLLOWED["sort"](self, axis=axis))
+
+    def view(self, *kinds, **named):
+        if kinds or named:
+            _C._break_for_array("an array is viewed as another kind")
+        return Array(self.tensor[...], array_of, self.is_borrowed)
+
     def fill(self, value):
         self[...] = value
 

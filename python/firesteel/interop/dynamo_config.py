@@ -5,8 +5,8 @@ import sys
 
 from torch.utils._config_module import ConfigModule
 
-from .. import _C
-from . import comptime_contexts, guard_failures, ignored_functions, operator_gate
+from .. import _C, _annotations
+from . import comptime_contexts, guard_failures, logging_functions, operator_gate
 
 
 def value(name, missing=None):
@@ -40,20 +40,28 @@ def follow():
     _C._set_inside_view(sys.modules["torch._dynamo.comptime"].comptime, comptime_contexts.show)
     # Read in compiled code, a value of one of torch's modules of settings is a constant.
     _C._set_mark(ConfigModule.__getattr__, "Constant")
+    _C._set_mark(sys.modules["torch.fx.traceback"].annotate, "Substituted", _annotations.Annotated)
     # PyTorch's own compiler, where a program has it at work (torch.export), is not to look into what stands in here.
     sys.modules["torch._dynamo"].trace_rules.add("firesteel")
 
 
 def leave():
     _C._set_inside_view(None)
-    ignored_functions.follow(())
+    logging_functions.ignored.follow(())
+    logging_functions.late.follow(())
     _C._set_operator_gate(None)
-    _C._ignore_size_marks(False)
+    _C._set_size_rules()
     _C._set_mark(ConfigModule.__getattr__, "None")
+    _C._set_mark(sys.modules["torch.fx.traceback"].annotate, "None")
+
+
+def _serves_any_size():
+    """torch.fx.experimental._config.backed_size_oblivious: sizes 0 and 1 have no graphs of their own."""
+    return bool(getattr(sys.modules.get("torch.fx.experimental._config"), "backed_size_oblivious", False))
 
 
 def _sources(setting):
-    """torch.compiler.config.dynamic_sources or unbacked_sources: names of arguments, or patterns of these."""
+    """torch.compiler.config.dynamic_sources and its kin: names of arguments, patterns of these, or values."""
     names = getattr(sys.modules.get("torch.compiler.config"), setting, None) or ""
     return [name.strip() for name in names.split(",") if name.strip()]
 
@@ -82,9 +90,15 @@ def _allowance(function, compiled, why, keeps_numbers=False):
     _C._fix_numbers(*fixed, global_ints=True, module_ints=not value("allow_unspec_int_on_nn_module", False))
     data = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops", "rewrite_assert_with_torch_assert")
     _C._capture_data(*(bool(value(name, False)) for name in data))
-    _C._ignore_size_marks(bool(value("allow_ignore_mark_dynamic", False)))
+    _C._set_size_rules(
+        parameters_change=not value("force_parameter_static_shapes", True),
+        changed_take_any=value("automatic_dynamic_shapes_mark_as") == "unbacked" or _serves_any_size(),
+        ignores_marks=bool(value("allow_ignore_mark_dynamic", False)),
+        open_values=[int(number) for number in _sources("dynamic_values")],
+    )
     _C._set_operator_gate(operator_gate.why_not if value("only_allow_pt2_compliant_ops", False) else None)
-    ignored_functions.follow(value("ignore_logging_functions", ()) or ())
+    logging_functions.ignored.follow(value("ignore_logging_functions", ()) or ())
+    logging_functions.late.follow(value("reorderable_logging_functions", ()) or ())
     from . import dynamo_counters
 
     dynamo_counters.begin()

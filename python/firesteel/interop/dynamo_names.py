@@ -13,22 +13,55 @@ from torch._library import opaque_object
 import firesteel
 
 from .. import _value_types
-from . import cache_entries, callers, dropin, guard_failures, optimized_modules, torch_names
+from . import cache_entries, callers, dropin, guard_failures, guard_filters, optimized_modules, torch_names
 from .torch_names import misuse_as_pytorch_says
 
 _reset_code = torch._dynamo.reset_code  # in C: its name is exchanged, not its code
 
 
-def optimize(backend="inductor", *, nopython=False, disable=False, dynamic=None, guard_fail_fn=None, **more):
-    """The older form of torch.compile: a decorator. `guard_fail_fn` is told which guard has failed, and its code."""
+class Optimizer:
+    """What torch._dynamo.optimize() gives: a decorator, which is no context manager any more."""
+
+    def __init__(self, apply):
+        self._apply = apply
+
+    def __call__(self, model):
+        return self._apply(model)
+
+    def __enter__(self):
+        raise RuntimeError("torch._dynamo.optimize(…) is given to `with`: it decorates functions, torch.compile() does")
+
+    def __exit__(self, *error):
+        pass
+
+
+def optimize(
+    backend="inductor",
+    *,
+    nopython=False,
+    disable=False,
+    dynamic=None,
+    guard_export_fn=None,
+    guard_fail_fn=None,
+    **more,
+):
+    """The older form of torch.compile: a decorator. `guard_export_fn` is shown the guards of all that is compiled,
+    `guard_fail_fn` is told which one has failed, and its code."""
     if callers.is_pytorch():
         return dropin.original(torch._dynamo.optimize)(
-            backend, nopython=nopython, disable=disable, dynamic=dynamic, guard_fail_fn=guard_fail_fn, **more
+            backend,
+            nopython=nopython,
+            disable=disable,
+            dynamic=dynamic,
+            guard_export_fn=guard_export_fn,
+            guard_fail_fn=guard_fail_fn,
+            **more,
         )
+    shown = {"guard_filter": guard_filters.exporting(guard_export_fn)} if guard_export_fn else {}
     apply = functools.partial(
-        torch_names.compile, backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic
+        torch_names.compile, backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic, **shown
     )
-    return guard_failures.telling(guard_fail_fn, apply) if guard_fail_fn else apply
+    return Optimizer(guard_failures.telling(guard_fail_fn, apply) if guard_fail_fn else apply)
 
 
 def optimize_assert(backend, **more):

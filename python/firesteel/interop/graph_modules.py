@@ -86,13 +86,15 @@ class Input:
     """An input of a graph: its name, the way to it as PyTorch writes it, dimensions whose sizes are left open.
 
     `number` tells of a number how it comes about: ("size", path, dimension), ("number", path), a number itself, or
-    (function, first[, second]) of these.
+    (function, first[, second]) of these. Sizes of
+    dimensions `apart` are equal to others by chance alone.
     """
 
     name: str
     path: str
     dims: frozenset
     number: object
+    apart: frozenset
 
 
 class Builder:
@@ -109,13 +111,13 @@ class Builder:
         self.modules = []  # given to functions that are not looked into
         self.outputs = 0
 
-    def input(self, path, example, open_dims, number):
+    def input(self, path, example, open_dims, number, apart=()):
         """A tensor, some of its sizes left open, or a number that changes from call to call, and how it comes about."""
         wanted, others = re.sub(r"[^a-zA-Z0-9]+", "_", path), {known.name for known in self.inputs}
         names = itertools.chain([wanted], map(f"{wanted}_{{}}".format, itertools.count()))
         unique = next(name for name in names if name not in others)
         node = self.graph.placeholder(unique, torch.Tensor if isinstance(example, torch.Tensor) else None)
-        self.inputs.append(Input(unique, path, frozenset(open_dims), number))
+        self.inputs.append(Input(unique, path, frozenset(open_dims), number, frozenset(apart)))
         node.meta["example_value"] = example
         if isinstance(example, torch.Tensor):
             with torch.no_grad():

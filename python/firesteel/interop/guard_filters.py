@@ -1,6 +1,8 @@
 """torch.compile(options={"guard_filter_fn": …}): a program is shown the guards of a piece, and leaves some out."""
 
+import contextlib
 import functools
+import weakref
 
 import torch
 
@@ -20,6 +22,9 @@ _KINDS = {
     "Same": ("DUPLICATE_INPUT",),
     "Distinct": ("NO_TENSOR_ALIASING",),
 }
+# Of the state around a call, which all of Firesteel's pieces are guarded by.
+_AROUND = ("SHAPE_ENV", "GRAD_MODE", "DETERMINISTIC_ALGORITHMS", "DEFAULT_DEVICE", "TORCH_FUNCTION_STATE")
+_AROUND += ("GLOBAL_STATE", "AUTOGRAD_SAVED_TENSORS_HOOKS")
 
 
 def taken_from(options):
@@ -35,6 +40,21 @@ def _kept(chosen, rows):
     return chosen([_entry(*row) for row in rows])
 
 
+def exporting(export):
+    """A filter that leaves out nothing, and shows a program's function the guards, as a set of PyTorch's."""
+
+    def show(rows):
+        from torch._guards import GuardsSet
+
+        shown = GuardsSet()
+        shown.inner = {_Guard(name, _KINDS[kind][0], module, value) for name, _, value, kind, _, module in rows}
+        shown.inner |= {_Guard("", kind, None) for kind in _AROUND}
+        export(shown)
+        return [True] * len(rows)
+
+    return show
+
+
 def _entry(name, found, value, kind, is_global, module):
     from torch._dynamo.types import GuardFilterEntry
 
@@ -42,14 +62,29 @@ def _entry(name, found, value, kind, is_global, module):
     return GuardFilterEntry(name, found, value, theirs, tuple(derived), is_global, _Guard(name, theirs, module))
 
 
+_CODE = {
+    "CONSTANT_MATCH": "{name} == {value!r}",
+    "TENSOR_MATCH": "hasattr({name}, '_dynamo_dynamic_indices') == False",
+    "SEQUENCE_LENGTH": "len({name}) == {value!r}.__len__()",
+    "ID_MATCH": "___check_obj_id({name}, ...)",
+    "TYPE_MATCH": "___check_type_id({name}, ...)",
+}
+
+
 class _Guard:
     """What filters ask of PyTorch's own guard."""
 
-    def __init__(self, name, kind, module):
-        self.name, self.guard_types, self.source = name, [kind], _Source(name, module)
+    def __init__(self, name, kind, module, value=None):
+        self.name, self.kind, self.source = name, kind, _Source(name, module)
+        self.originating_source, self.obj_weakref, self.guarded_class_weakref = self.source, None, None
+        with contextlib.suppress(TypeError):
+            self.obj_weakref = weakref.ref(value)
+            self.guarded_class_weakref = weakref.ref(type(value))
+        self.guard_types = ["EQUALS_MATCH" if kind == "CONSTANT_MATCH" else kind] if name else None
+        self.code_list = [_CODE[kind].format(name=name, value=value)] if name and kind in _CODE else None
 
     def create_fn_name(self):
-        return self.guard_types[0]
+        return self.kind
 
 
 class _Source:

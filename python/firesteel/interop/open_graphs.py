@@ -158,9 +158,10 @@ def _symbolic(fakes, known, arg, open_floats, takes_any):
     if isinstance(arg, torch.Tensor):
         any_size = DimDynamic.UNBACKED if takes_any else DimDynamic.DUCK
         kinds = [
-            DimDynamic.DUCK if d in dims else any_size if d - arg.dim() in dims else DimDynamic.STATIC
+            (DimDynamic.DYNAMIC if d in known.apart else DimDynamic.DUCK) if d in dims
+            else any_size if d - arg.dim() in dims else DimDynamic.STATIC
             for d in range(arg.dim())
-        ]
+        ]  # fmt: skip
         context = StatelessSymbolicContext(kinds) if dims else None
         return fakes.from_tensor(arg, static_shapes=not dims, symbolic_context=context, source=source)
     if type(arg) is int:

@@ -10,8 +10,10 @@ class Origins:
         self.calls = {}  # by the id of a module: one entry for each call of it
 
     def note(self, nodes, modules):
-        """Notes it on the nodes of a call. `modules`: of each its id, path and class, weakly; the outermost first."""
-        around = [(self._key(entry), entry[1], entry[2]()) for entry in modules or ()]
+        """Notes it on the nodes of a call. `modules`: of each its id, path and class, weakly; the outermost first.
+        A block of notes among them is (None, "", dict)."""
+        around = [(self._key(entry), entry[1], entry[2]()) for entry in modules or () if entry[0] is not None]
+        notes = {name: note for key, _, block in modules or () if key is None for name, note in block.items()}
         root = "self"
         if around and around[0][1] == "self" and around[0][2]:  # the one that was compiled
             root = "fn" if _of_torch(around[0][2]) else _first_parameter(around[0][2].forward)
@@ -19,6 +21,8 @@ class Origins:
         stack = {key: (_spelled(path, root), cls) for key, path, cls in around if cls is not None}
         called = list(stack.values())[-1][1] if stack else None
         for node in nodes:
+            if notes:
+                node.meta["custom"] = dict(notes)
             if stack:
                 node.meta["nn_module_stack"] = dict(stack)
             node.meta["source_fn_stack"] = [(node.name, called if called and _of_torch(called) else node.target)]

@@ -60,6 +60,8 @@ int fs_has_other_threads(PyThreadState* state);
 PyObject* fs_type_dict(PyTypeObject* type);
 /* An object's own dict, borrowed, or null; never an error. */
 PyObject* fs_instance_dict(PyObject* object);
+/* Nonzero where there is something in it; unlike the above it makes no dict. */
+int fs_has_attributes(PyObject* object);
 /* The dict that a view of keys, values or items looks at, borrowed; null for other objects. */
 PyObject* fs_view_dict(PyObject* view);
 /* A new int of the same value that is no cached one. */

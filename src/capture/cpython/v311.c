@@ -8,6 +8,7 @@
 #include "internal/pycore_frame.h"
 #include "internal/pycore_interp.h"
 #include "internal/pycore_long.h"
+#include "internal/pycore_object.h"
 
 _Static_assert(PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000, "this file is for CPython 3.11");
 _Static_assert(sizeof(_PyCFrame) <= sizeof(FsLink), "FsLink is too small");
@@ -93,6 +94,18 @@ PyObject* fs_instance_dict(PyObject* object) {
   PyObject** place = _PyObject_GetDictPtr(object);
   if (place && !*place && PyErr_Occurred()) PyErr_Clear();
   return place ? *place : NULL;
+}
+
+int fs_has_attributes(PyObject* object) {
+  if (!(Py_TYPE(object)->tp_flags & Py_TPFLAGS_MANAGED_DICT)) {
+    PyObject* dict = fs_instance_dict(object);
+    return dict && PyDict_GET_SIZE(dict) != 0;
+  }
+  PyObject* dict = *_PyObject_ManagedDictPointer(object);
+  if (dict) return PyDict_GET_SIZE(dict) != 0;
+  /* How many of the values are in use stands before the first. */
+  const PyDictValues* values = *_PyObject_ValuesPointer(object);
+  return values && ((const uint8_t*)values)[-2] != 0;
 }
 
 PyObject* fs_view_dict(PyObject* view) {

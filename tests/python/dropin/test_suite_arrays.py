@@ -223,3 +223,67 @@ def test_places_and_lists(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_arrays_that_must_not_be_written_to(tmp_path):
+    passes(
+        """
+    def read_only(self, values):
+        array = np.array(values, dtype=np.float64)
+        array.flags.writeable = False
+        return array
+
+    def test_are_read(self):
+        counter = CompileCounter()
+        compiled = torch.compile(lambda a: a * 2 + 1, backend=counter, fullgraph=True)
+        for values in ([1, 2], [3, 4]):
+            np.testing.assert_array_equal(compiled(self.read_only(values)), np.array(values) * 2.0 + 1)
+        self.assertEqual(counter.frame_count, 1)
+        np.testing.assert_array_equal(compiled(np.ones(2)), np.ones(2) * 3)
+
+    def test_are_given_back_as_they_are(self):
+        array = self.read_only([1, 2])
+        given, _ = torch.compile(lambda a: (a, a + 1), backend="eager")(array)
+        self.assertIs(given, array)
+        self.assertFalse(given.flags.writeable)
+
+    def test_are_not_written_to(self):
+        def f(a):
+            a[0] = 5
+            return a
+        array = self.read_only([1, 2])
+        for options in ({}, {"fullgraph": True}):
+            with self.assertRaises((ValueError, Unsupported)):
+                torch.compile(f, backend="eager", **options)(array)
+        np.testing.assert_array_equal(array, [1, 2])
+    """,
+        tmp_path,
+    )
+
+
+def test_more_of_numpys_functions(tmp_path):
+    passes(
+        """
+    def test_they_are_nodes(self):
+        values = np.array([0.25, -0.5, 0.75])
+        names = ("angle", "iscomplex", "isreal", "isneginf", "isposinf", "i0", "gradient", "correlate", "ldexp")
+        others = {"correlate": (values,), "ldexp": (2,)}
+        for name in names:
+            function = getattr(np, name)
+            given = (values, *others.get(name, ()))
+            found = torch.compile(lambda *a: function(*a), backend="eager")(*given)
+            np.testing.assert_allclose(found, function(*given))
+            torch._dynamo.reset()
+
+    def test_methods(self):
+        def f(a):
+            b = a.copy()
+            b.sort()
+            return b, a.view() + 1, a.nonzero()
+        array = np.array([3.0, 0.0, 2.0])
+        found = torch.compile(f, backend="eager", fullgraph=True)(array)
+        for one, other in zip(found, f(array)):
+            np.testing.assert_array_equal(one, other)
+    """,
+        tmp_path,
+    )

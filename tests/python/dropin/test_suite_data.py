@@ -81,3 +81,60 @@ def test_numbers_and_sizes_that_data_gives(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_floats_that_data_gives(tmp_path):
+    passes(
+        """
+    import math
+
+    functions = (
+        int, abs, round, math.floor, math.ceil, math.trunc, math.sqrt, math.fabs, lambda v: v**2, lambda v: v**3,
+        lambda v: int(v) + 1, lambda v: -v, lambda v: float(v), torch.sym_int,
+        torch.sym_float,
+    )
+
+    def both(self, function, *tensors, backends=("eager", "aot_eager", "inductor")):
+        for backend in backends:
+            compiled = torch.compile(function, backend=backend, fullgraph=True)
+            for tensor in tensors:
+                found, expected = compiled(tensor), function(tensor)
+                self.assertEqual(found, expected)
+                self.assertEqual([type(one) for one in found], [type(one) for one in expected])
+            torch._dynamo.reset()
+
+    def test_functions_of_one(self):
+        values = [torch.tensor(v, dtype=torch.float64) for v in (0.25, 2.5, 3.5, 7.0)]
+        for function in self.functions:
+            self.both(lambda x: (function(x.item()), x * function(x.item())), *values)
+
+    def test_ints_of_tensors(self):
+        self.both(lambda x: (int(x), x + int(x * 2)), *[torch.tensor(v) for v in (1.2, 2.7, -3.9)])
+
+    def test_comparisons(self):
+        values = [torch.tensor(v) for v in (1.0, 2.0, 3.0)]
+        self.both(lambda x: (x.item() > 1.5, x.item() <= 2, x.item() == 3.0, 2 != x.item()), *values)
+
+    def test_where_python_raises(self):
+        import math
+
+        def root(x):
+            return x * math.sqrt(x.item())
+
+        def whole(x):
+            return x * int(x.item())
+
+        for function, wrong in ((root, -1.0), (whole, math.nan), (whole, math.inf)):
+            for backend in ("eager", "aot_eager", "inductor"):
+                compiled = torch.compile(function, backend=backend, fullgraph=True)
+                self.assertEqual(compiled(torch.tensor(4.0)), function(torch.tensor(4.0)))
+                with self.assertRaises((ValueError, OverflowError)):
+                    compiled(torch.tensor(wrong))
+                torch._dynamo.reset()
+
+    def test_a_branch_is_still_none(self):
+        with self.assertRaises(Unsupported):
+            torch.compile(lambda x: x + 1 if x.item() > 0.5 else x, backend="eager", fullgraph=True)(torch.tensor(1.0))
+    """,
+        tmp_path,
+    )

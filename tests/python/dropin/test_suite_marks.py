@@ -87,3 +87,70 @@ def test_whole_functions_that_give_an_input_back(tmp_path):
         self.assertEqual(counter.frame_count, 0)
     """
     assert passes(body, tmp_path) == 1
+
+
+def test_marks_that_are_set_later(tmp_path):
+    """Code compiled for a tensor serves those whose marks are among its own."""
+    body = """
+    def test_a_new_mark_is_compiled_for(self):
+        marks = (torch._dynamo.mark_dynamic, torch._dynamo.maybe_mark_dynamic, torch._dynamo.decorators.mark_unbacked)
+        for mark in marks:
+            counter = CompileCounter()
+            compiled = torch.compile(lambda x: x + 1, backend=counter)
+            x = torch.randn(4, 3)
+            counts = []
+            for prepare in (lambda x: None, lambda x: mark(x, 0), lambda x: None):
+                prepare(x)
+                compiled(x)
+                counts.append(counter.frame_count)
+            compiled(torch.randn(5, 3))
+            self.assertEqual(counts + [counter.frame_count], [1, 2, 2, 2])
+        x = torch.randn(4, 3)
+        calls = [lambda: x, lambda: torch._dynamo.mark_static(x, 0) or x, lambda: torch.randn(4, 3)]
+        counter = CompileCounter()
+        compiled = torch.compile(lambda x: x + 1, backend=counter)
+        for call, count in zip(calls, (1, 2, 2)):
+            compiled(call())
+            self.assertEqual(counter.frame_count, count)
+
+    def test_other_dimensions(self):
+        first, second, both = (torch.randn(4, 3) for _ in range(3))
+        torch._dynamo.mark_dynamic(first, 0)
+        torch._dynamo.mark_dynamic(second, 1)
+        torch._dynamo.mark_dynamic(both, (0, 1))
+        arguments = [(first,), (second,), (both,), (first,), (second,), (torch.randn(7, 8),)]
+        self.assertEqual(counted(lambda x: x + 1, *arguments), [1, 2, 3, 3, 3, 3])
+
+    def test_attributes_of_other_kinds_are_none(self):
+        counter = CompileCounter()
+        compiled = torch.compile(lambda x: x + 1, backend=counter)
+        x = torch.randn(4)
+        compiled(x)
+        x.label = "mine"
+        compiled(x)
+        compiled(x)
+        torch._dynamo.mark_dynamic(x, 0)
+        compiled(x)
+        self.assertEqual(counter.frame_count, 2)
+
+    def test_on_tensors_of_globals_and_lists(self):
+        held = torch.randn(4, 3)
+        for read in (lambda x: x + held.sum(), lambda x: x + [held][0].sum()):
+            counter = CompileCounter()
+            compiled = torch.compile(read, backend=counter)
+            compiled(ones)
+            torch._dynamo.mark_dynamic(held, 0)
+            compiled(ones)
+            self.assertEqual(counter.frame_count, 2)
+            del held._dynamo_dynamic_indices
+
+    def test_parameters_keep_their_sizes(self):
+        linear = torch.nn.Linear(3, 4)
+        torch._dynamo.mark_dynamic(linear.weight, 0)
+        self.assertEqual(counted(linear, (torch.randn(2, 3),), (torch.randn(3, 3),)), [1, 2])
+        parameters = [(ones, torch.nn.Parameter(torch.randn(n))) for n in (4, 5, 6)]
+        self.assertEqual(counted(lambda x, p: x + p.sum(), *parameters), [1, 2, 3])
+        with config.patch(force_parameter_static_shapes=False):
+            self.assertEqual(counted(lambda x, p: x - p.sum(), *parameters), [1, 2, 2])
+    """
+    assert passes(body, tmp_path) == 5

@@ -81,3 +81,47 @@ def test_random_numbers(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_generators_from_outside(tmp_path):
+    """One graph draws from the very generator at each call; another one in its place is compiled for."""
+    passes(
+        """
+    import random
+    globals()["random"] = random
+
+    def test_as_an_argument(self):
+        def f(x, g):
+            return x * g.random() + g.uniform(0, 2) + g.randint(0, 100) - g.gauss(0, 1)
+        counter = CompileCounter()
+        compiled = torch.compile(f, backend=counter, fullgraph=True)
+        ours, theirs = random.Random(3), random.Random(3)
+        for _ in range(3):
+            self.assertEqual(compiled(ones, ours), f(ones, theirs))
+        self.assertEqual(counter.frame_count, 1)
+        self.assertEqual(ours.getstate(), theirs.getstate())
+        other, like_it = random.Random(4), random.Random(4)
+        self.assertEqual(compiled(ones, other), f(ones, like_it))
+        self.assertEqual(counter.frame_count, 2)
+
+    def test_of_a_closure_on_all_backends(self):
+        generator = random.Random(5)
+        def f(x):
+            return x + generator.random(), generator.randrange(10)
+        for backend in ("eager", "aot_eager", "inductor"):
+            compiled = torch.compile(f, backend=backend, fullgraph=True)
+            generator.seed(5)
+            found = [compiled(ones) for _ in range(3)]
+            generator.seed(5)
+            self.assertEqual(found, [f(ones) for _ in range(3)])
+            torch._dynamo.reset()
+
+    def test_a_class_of_its_own_is_none(self):
+        class Fixed(random.Random):
+            def random(self):
+                return 0.5
+        fixed = Fixed()
+        self.assertEqual(torch.compile(lambda x: x * fixed.random(), backend="eager")(ones), ones * 0.5)
+    """,
+        tmp_path,
+    )

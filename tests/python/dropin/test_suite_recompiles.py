@@ -219,3 +219,50 @@ def test_calls_that_mean_the_same(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_what_changes_at_the_second_call(tmp_path):
+    passes(
+        """
+    def test_sizes_that_are_equal_by_chance(self):
+        squares = [(torch.randn(n, m),) for n, m in ((3, 3), (4, 4), (5, 6))]
+        self.assertEqual(counted(lambda x: x + 1, *squares), [1, 2, 2])
+        pairs = [(torch.randn(n), torch.randn(m)) for n, m in ((4, 4), (5, 5), (6, 7))]
+        self.assertEqual(counted(lambda x, y: x.sum() + y.sum(), *pairs), [1, 2, 2])
+        self.assertEqual(counted(lambda x, y: x.sum() - y.sum(), *pairs, dynamic=True), [1, 1, 2])
+
+    def test_another_number_of_dimensions(self):
+        shapes = ((3,), (3, 3), (4,), (4, 4), (5,), (5, 6))
+        self.assertEqual(counted(lambda x: x + 1, *[(torch.randn(s),) for s in shapes]), [1, 2, 3, 3, 3, 3])
+
+    def test_parts_of_slices_and_sizes(self):
+        rows = torch.randn(9)
+        self.assertEqual(counted(lambda x, s: x[s] + 1, *[(rows, slice(0, n)) for n in (3, 4, 5)]), [1, 2, 2])
+        self.assertEqual(counted(lambda x, s: x.expand(s), *[(ones, torch.Size([n, 3])) for n in (2, 4, 5)]), [1, 2, 2])
+        steps = [slice(1, n, 2) for n in (5, 7, 9)] + [slice(None, 5)]
+        self.assertEqual(counted(lambda x, s: x[s] * 2, *[(rows, s) for s in steps])[:3], [1, 2, 2])
+
+    def test_ints_of_modules_and_globals(self):
+        class Counting(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.step = 2
+
+            def forward(self, x):
+                self.step += 1
+                return x * self.step
+
+        def counts():
+            counter = CompileCounter()
+            compiled, found = torch.compile(Counting(), backend=counter), []
+            for step in (3, 4, 5):
+                self.assertEqual(compiled(ones), ones * step)
+                found.append(counter.frame_count)
+            return found
+
+        self.assertEqual(counts(), [1, 2, 3])
+        with config.patch(allow_unspec_int_on_nn_module=True):
+            self.assertEqual(counts(), [1, 2, 2])
+    """,
+        tmp_path,
+    )

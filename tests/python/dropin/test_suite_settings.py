@@ -156,3 +156,170 @@ def test_sizes_that_programs_name(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_functions_that_tell_come_when_the_graph_has_run(tmp_path):
+    passes(
+        """
+    def printed(self, function, *arguments, **options):
+        import io
+        counter = CompileCounter()
+        compiled = torch.compile(function, backend=counter, **options)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), config.patch(reorderable_logging_functions={print}):
+            for given in arguments:
+                self.assertEqual(compiled(*given), compiled(*given))
+        return counter.frame_count, out.getvalue()
+
+    def test_print(self):
+        def f(x, n):
+            y = x + 1
+            print("n is", n, sep="=", end=";")
+            return y * n
+        self.assertEqual(self.printed(f, (ones, 3), fullgraph=True), (1, "n is=3;n is=3;"))
+
+    def test_what_it_shows(self):
+        def inner(x):
+            print(x.shape, x)
+            return x + 1
+        def f(x):
+            print("first")
+            y = inner(x) * 2
+            print("last", y)
+            return y
+        counter = CompileCounter()
+        compiled = torch.compile(f, backend=counter, fullgraph=True)
+        import io
+        out, expected = io.StringIO(), io.StringIO()
+        with config.patch(reorderable_logging_functions={print}):
+            with contextlib.redirect_stdout(out):
+                compiled(ones)
+            with contextlib.redirect_stdout(expected):
+                f(ones)
+        self.assertEqual(out.getvalue(), expected.getvalue())
+        self.assertEqual((counter.frame_count, counter.op_count), (1, 2))
+
+    def test_it_is_said_at_the_time(self):
+        def f(x):
+            y = x + 1
+            print("here")
+            return y * 2
+        self.assertEqual(self.printed(f, (ones,)), (1, "here\\nhere\\n"))
+        counter = CompileCounter()
+        torch.compile(f, backend=counter)(ones)
+        self.assertEqual(counter.frame_count, 2)
+
+    def test_loggers_and_functions_of_the_program(self):
+        seen = []
+        def note(*things, **named):
+            seen.append((len(things), named))
+        class Keeper(logging.Handler):
+            def emit(self, record):
+                seen.append(record.getMessage())
+        logger = logging.getLogger("a program's own")
+        logger.addHandler(Keeper())
+        def f(x):
+            logger.warning("seen %s", 3)
+            note(x, "a", of=x.shape[0])
+            return x + 1
+        with config.patch(reorderable_logging_functions={logger.warning, note}):
+            counter = CompileCounter()
+            compiled = torch.compile(f, backend=counter, fullgraph=True)
+            compiled(ones)
+            compiled(ones)
+        self.assertEqual(seen, ["seen 3", (2, {"of": 3})] * 2)
+        self.assertEqual(counter.frame_count, 1)
+    """,
+        tmp_path,
+    )
+
+
+def test_guards_that_are_shown(tmp_path):
+    passes(
+        """
+    def test_names_and_kinds(self):
+        shown = []
+        apply = torch._dynamo.optimize("eager", guard_export_fn=lambda guards: shown.append(list(guards)))
+        compiled = apply(lambda x, n: x + n)
+        self.assertEqual(compiled(ones, 4), ones + 4)
+        self.assertEqual(len(shown), 1)
+        kinds = {(guard.name, guard.create_fn_name()) for guard in shown[0]}
+        self.assertLessEqual({("L['x']", "TENSOR_MATCH"), ("L['n']", "CONSTANT_MATCH")}, kinds)
+        around = {guard.create_fn_name() for guard in shown[0] if not guard.name}
+        self.assertLessEqual({"SHAPE_ENV", "GRAD_MODE", "TORCH_FUNCTION_STATE"}, around)
+        compiled(ones, 4)
+        self.assertEqual(len(shown), 1)
+
+    def test_a_decorator_is_no_context_manager(self):
+        with self.assertRaises(RuntimeError):
+            with torch._dynamo.optimize("eager"):
+                pass
+    """,
+        tmp_path,
+    )
+
+
+def test_sizes_that_settings_name(tmp_path):
+    passes(
+        """
+    def test_dimensions_and_values(self):
+        shapes = [(torch.randn(s),) for s in ((7, 3), (5, 3), (6, 4), (6, 5))]
+        with torch.compiler.config.patch(dynamic_sources="L['x']:0"):
+            self.assertEqual(counted(lambda x: x + 1, *shapes), [1, 1, 2, 2])
+        with torch.compiler.config.patch(dynamic_values="7"):
+            self.assertEqual(counted(lambda x: x - 1, *shapes[:2]), [1, 1])
+        with torch.compiler.config.patch(unbacked_sources="L['n']"):
+            self.assertEqual(counted(lambda x, n: x * n, *[(ones, n) for n in (4, 1, 0)]), [1, 1, 1])
+
+    def test_zero_and_one_among_the_others(self):
+        import torch.fx.experimental._config as fx_config
+        rows = [(torch.randn(n, 3),) for n in (2, 3, 1, 0)]
+        with fx_config.patch(backed_size_oblivious=True):
+            self.assertEqual(counted(lambda x: x * 2, *rows), [1, 2, 2, 2])
+        with config.patch(automatic_dynamic_shapes_mark_as="unbacked"):
+            self.assertEqual(counted(lambda x: x * 3, *rows), [1, 2, 2, 2])
+        self.assertEqual(counted(lambda x: x * 4, *rows), [1, 2, 3, 4])
+    """,
+        tmp_path,
+    )
+
+
+def test_notes_on_nodes(tmp_path):
+    passes(
+        """
+    def notes(self, function):
+        backend = EagerAndRecordGraphs()
+        self.assertEqual(torch.compile(function, backend=backend, fullgraph=True)(ones), function(ones))
+        return [node.meta.get("custom") for node in backend.graphs[0].graph.nodes if node.op == "call_function"]
+
+    def test_blocks_and_functions(self):
+        from torch.fx.traceback import annotate, annotate_fn
+
+        def blocks(x):
+            with annotate({"stage": 0}):
+                with annotate({"part": 1}):
+                    x = x + 1
+                x = x * 2
+            return x - 1
+
+        @annotate_fn({"stage": 1})
+        def inner(x):
+            return x + 1
+
+        self.assertEqual(self.notes(blocks), [{"stage": 0, "part": 1}, {"stage": 0}, None])
+        self.assertEqual(self.notes(lambda x: inner(x) * 2), [{"stage": 1}, None])
+
+    def test_a_break_inside(self):
+        import torch.fx.traceback
+
+        def f(x):
+            with torch.fx.traceback.annotate({"stage": 0}):
+                x = x + 1
+                torch._dynamo.graph_break()
+                x = x * 2
+            return x - 1
+
+        self.assertEqual(counted(f, (ones,)), [2])
+    """,
+        tmp_path,
+    )
