@@ -108,9 +108,9 @@ void set_array_rules(PyObject* stand_in, PyObject* always, PyObject* with_arrays
   made->dtype = checked(PyObject_GetAttrString(numpy.get(), "dtype"));
   made->number = checked(PyObject_GetAttrString(numpy.get(), "number"));
   made->value_of_number = checked(PyObject_GetAttrString(made->number.get(), "item"));
-  made->from_array = checked(PyObject_GetAttrString(checked(PyImport_ImportModule("torch")).get(), "from_numpy"));
   PyRef own = checked(PyImport_ImportModule("firesteel._C"));
   made->lie_apart = checked(PyObject_GetAttrString(own.get(), "_lie_apart"));
+  made->from_array = checked(PyObject_GetAttrString(own.get(), "_tensor_of_writable"));
   made->from_read_only = checked(PyObject_GetAttrString(own.get(), "_tensor_of_read_only"));
   fill(made->always, made->held, always);
   fill(made->with_arrays, made->held, with_arrays);

@@ -195,6 +195,13 @@ void bind_controls(nb::module_& module) {
         return nb::module_::import_("torch").attr("from_numpy")(array.attr("copy")());
       },
       nb::arg("array"), "A tensor over a copy of an array that must not be written to.");
+  module.def(
+      "_tensor_of_writable",
+      [](nb::handle array) -> nb::object {
+        if (!nb::cast<bool>(array.attr("flags").attr("writeable"))) throw nb::value_error("the array is read-only");
+        return nb::module_::import_("torch").attr("from_numpy")(array);
+      },
+      nb::arg("array"), "The tensor over the memory of an array that may be written to.");
   module.def("_follows_arrays", [] { return array_type() != nullptr; });
   module.def("_forget_custom_forms", &forget_custom_forms);
   module.def("_reset", &Region::reset_all, "Forgets all that was compiled.");

@@ -28,20 +28,24 @@ bool is_distributed(PyTypeObject* type) {
 
 PyRef rules() { return checked(PyImport_ImportModule("firesteel._wrapper_tensors")); }
 
-// The class's own code, as torch runs it below its functions.
-class BelowFunctions {
+// How far `__torch_function__` is switched off, until the end of the block.
+class FunctionState {
  public:
-  explicit BelowFunctions(Capture& capture) : suspended_(capture), before_(torch_function_state()) {
-    constexpr uint8_t kAllDisabled = 2;
-    set_torch_function_state(kAllDisabled);
-  }
-  ~BelowFunctions() { set_torch_function_state(before_); }
-  BelowFunctions(const BelowFunctions&) = delete;
-  BelowFunctions& operator=(const BelowFunctions&) = delete;
+  explicit FunctionState(uint8_t state) : before_(torch_function_state()) { set_torch_function_state(state); }
+  ~FunctionState() { set_torch_function_state(before_); }
+  FunctionState(const FunctionState&) = delete;
+  FunctionState& operator=(const FunctionState&) = delete;
 
  private:
-  Suspended suspended_;
   uint8_t before_;
+};
+constexpr uint8_t kSubclassesDisabled = 1, kAllDisabled = 2;
+
+// The class's own code, as torch runs it below its functions.
+struct BelowFunctions {
+  explicit BelowFunctions(Capture& capture) : suspended(capture), state(kAllDisabled) {}
+  Suspended suspended;
+  FunctionState state;
 };
 
 }  // namespace
@@ -120,13 +124,8 @@ PyRef make_wrapper(Capture& capture, PyObject* type, const CallArgs& args) {
   for (const char* method : {"__new__", "__init__", kDispatch})
     capture.guard_class_attribute(reinterpret_cast<PyTypeObject*>(type), interned(method).get(),
                                   member(reinterpret_cast<PyTypeObject*>(type), method));
-  const uint8_t before = torch_function_state();
-  constexpr uint8_t kSubclassesDisabled = 1;
-  set_torch_function_state(std::max(before, kSubclassesDisabled));
-  PyRef keywords = args.dict();
-  PyRef made = capture.torch_call(type, name, args.tuple(), keywords);
-  set_torch_function_state(before);
-  return made;
+  const FunctionState state(std::max(torch_function_state(), kSubclassesDisabled));
+  return capture.torch_call(type, name, args.tuple(), args.dict());
 }
 
 PyRef wrapper_part(Capture& capture, PyObject* wrapper, PyObject* name) {

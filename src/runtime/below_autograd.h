@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace firesteel {
@@ -10,8 +9,6 @@ namespace firesteel {
 struct BelowAutograd {
   at::AutoDispatchBelowADInplaceOrView autograd;
   c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
-  // Operators written in Python ask for it: `numpy()` of an input that requires a gradient.
-  at::AutoGradMode gradients{false};
 };
 
 }  // namespace firesteel

@@ -6,8 +6,10 @@
 #include <limits>
 
 #include <ATen/ScalarOps.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
 
+#include "aot/op_plan.h"
 #include "base/error.h"
 #include "runtime/saved_memory.h"
 #include "runtime/watched_runs.h"
@@ -99,6 +101,7 @@ void Program::add_call(const Node& node, size_t number) {
     instruction.results.push_back(output->type.is_tensor() ? slot_for(output.get()) : kNoSlot);
     if (check_shapes_) instruction.expected.push_back(output->type);
   }
+  instruction.is_of_user = plan_of(*node.op.aten)->is_of_user;
   // A backward is given what the forward has found out.
   if (node.phase == Phase::Forward) instruction.finds = data_symbols_of(node);
   instructions_.push_back(std::move(instruction));
@@ -395,7 +398,13 @@ void Program::execute(const Instruction& instruction, std::vector<at::Tensor>& s
       }
     }
   }
-  instruction.op->callBoxed(stack);
+  if (instruction.is_of_user) [[unlikely]] {
+    // Written in Python, it may ask for it: `numpy()` of an input that requires a gradient.
+    const at::AutoGradMode no_gradients(false);
+    instruction.op->callBoxed(stack);
+  } else {
+    instruction.op->callBoxed(stack);
+  }
   if (!instruction.finds.empty()) [[unlikely]]
     find_symbols(instruction, stack, run);
   size_t result = 0;

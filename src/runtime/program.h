@@ -63,6 +63,7 @@ class FIRESTEEL_API Program {
     std::vector<int32_t> results;  // slot a result, kNoSlot where nobody reads it
     std::vector<int32_t> frees;    // slots in lists whose last use this is
     std::string name;              // for those who watch
+    bool is_of_user = false;       // an operator that is not torch's own
     size_t origin = 0;             // the number of its group, or of its node in the graph
     std::vector<Type> expected;    // one a result, where shapes are checked
     std::vector<Overwrite>

@@ -78,7 +78,6 @@ UNKNOWN = {
     "an argument": lambda x: x + 1 if x.sum() * torch.tensor(0.0) > 0 else x,
     "a draw": lambda x: x + 1 if torch.randn(()) * torch.tensor(2.0) > 0 else x,
     "written with data": lambda x: x + 1 if torch.zeros(1).add_(x.sum()) > 0 else x,
-    "a bound": lambda x: x[: torch.tensor(3) * (x.sum() > 0)],
     "large": lambda x: x + 1 if torch.tensor([1.0] * 100).cumsum(0).sum() > 0 else x,
 }
 
@@ -87,3 +86,13 @@ UNKNOWN = {
 def test_unknown(program, backend):
     with pytest.raises(firesteel.GraphBreakError, match=r"FS-DATA-DEPENDENT|FS-TRACE"):
         firesteel.compile(program, backend=backend, fullgraph=True)(torch.randn(8))
+
+
+def test_a_bound_that_data_gives(backend):
+    def bounded(x):
+        return x[: torch.tensor(3) * (x.sum() > 0)] * 2
+
+    compiled = firesteel.compile(bounded, backend=backend, fullgraph=True)
+    for sign in (1, -1, 1):
+        x = torch.rand(8) * sign
+        torch.testing.assert_close(compiled(x), bounded(x))

@@ -9,7 +9,7 @@ def _words(text):
 OWN = _words("""
     abs absolute add all amax amin angle any append arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax
     argmin argsort average bitwise_and bitwise_not bitwise_or bitwise_xor cbrt ceil clip column_stack
-    concatenate conjugate convolve copy copysign corrcoef correlate cos cosh count_nonzero cov cross cumprod
+    concatenate conjugate convolve copy copysign correlate cos cosh count_nonzero cross cumprod
     cumsum deg2rad degrees diagflat diff divide divmod dot dstack einsum equal exp exp2 expm1 fabs fix flip
     fliplr flipud float_power floor floor_divide fmax fmin fmod gcd gradient greater greater_equal heaviside
     histogram hstack hypot i0 inner invert isclose iscomplex isfinite isinf isnan isneginf isposinf isreal kron

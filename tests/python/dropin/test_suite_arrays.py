@@ -256,6 +256,20 @@ def test_arrays_that_must_not_be_written_to(tmp_path):
             with self.assertRaises((ValueError, Unsupported)):
                 torch.compile(f, backend="eager", **options)(array)
         np.testing.assert_array_equal(array, [1, 2])
+
+    def test_code_compiled_for_others_does_not_write_to_them(self):
+        def f(a):
+            a += 1
+            return a * 2
+        for backend in ("eager", "aot_eager"):
+            torch._dynamo.reset()
+            compiled = torch.compile(f, backend=backend)
+            np.testing.assert_array_equal(compiled(np.ones(2)), [4, 4])
+            array = self.read_only([1.0, 1.0])
+            with self.assertRaises(ValueError):
+                compiled(array)
+            np.testing.assert_array_equal(array, [1, 1])
+            np.testing.assert_array_equal(compiled(np.ones(2)), [4, 4])
     """,
         tmp_path,
     )

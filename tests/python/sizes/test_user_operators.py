@@ -64,7 +64,7 @@ def followed_by_another(x):
     return doubled(kept(x, 0.5)[0]).cos()
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("backend", BACKENDS, ids=["eager", "aot_eager", "firesteel", "function"])
 @pytest.mark.parametrize("function", [chosen, twice, followed_by_another])
 def test_one_graph(function, backend):
     compiled = firesteel.compile(function, backend=backend, fullgraph=True)
