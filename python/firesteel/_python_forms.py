@@ -17,7 +17,7 @@ from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch.overrides import _pop_mode, _push_mode
 from torch.utils._device import DeviceContext
 
-from . import _C, _loop_forms
+from . import _C, _loop_forms, _optimizer_forms
 
 # ---- functions of the operator module that are no operators
 
@@ -418,67 +418,6 @@ def _reduce(thing, protocol):
     return copyreg.__newobj__, (kind,), state, items, pairs
 
 
-# ---- tensors sorted by what they lie on, for the foreach functions
-
-
-def _by_device_and_dtype(lists, with_indices=False):
-    if not lists or not all(len(one) in (0, len(lists[0])) for one in lists):
-        return NotImplemented
-    found = {}
-    for place, first in enumerate(lists[0]):
-        if first is None:
-            return NotImplemented
-        groups, places = found.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
-        for group, one in zip(groups, lists, strict=True):
-            if one:
-                group.append(one[place])
-        if with_indices:
-            places.append(place)
-    return found
-
-
-# ---- tensors in the place of numbers that say how much of another one is taken
-
-
-def _share_of(method):
-    def form(x, other, *, alpha=None):
-        if alpha is None or not _may_scale(alpha, x, other):
-            return NotImplemented
-        return getattr(x, method)(other * _plain(alpha))
-
-    return form
-
-
-def _value_of(method, combine):
-    def form(x, first, second, *, value=None):
-        if value is None or not _may_scale(value, x, first, second):
-            return NotImplemented
-        return getattr(x, method)(combine(first, second) * _plain(value))
-
-    return form
-
-
-def _plain(number):
-    return number.detach() if number.requires_grad else number
-
-
-def _may_scale(number, *others):
-    plain = all(isinstance(other, torch.Tensor) and other.is_floating_point() for other in others)
-    return plain and number.dim() == 0 and not number.is_complex()
-
-
-_SHARES = {}
-for _place in ("", "_"):
-    _SHARES[getattr(torch.Tensor, "add" + _place)] = _share_of("add" + _place)
-    _SHARES[getattr(torch.Tensor, "sub" + _place)] = _share_of("sub" + _place)
-    _SHARES[getattr(torch.Tensor, "addcmul" + _place)] = _value_of("add" + _place, operator.mul)
-    _SHARES[getattr(torch.Tensor, "addcdiv" + _place)] = _value_of("add" + _place, operator.truediv)
-_SHARES[torch.add] = _SHARES[torch.Tensor.add]
-_SHARES[torch.sub] = _SHARES[torch.Tensor.sub]
-_SHARES[torch.addcmul] = _SHARES[torch.Tensor.addcmul]
-_SHARES[torch.addcdiv] = _SHARES[torch.Tensor.addcdiv]
-
-
 FORMS = {
     **_loop_forms.FORMS,
     object.__reduce_ex__: _reduce,
@@ -497,7 +436,7 @@ FORMS = {
     eager_transforms._autograd_grad: _gradients,
     torch.device.__enter__: _enter_device,
     torch.device.__exit__: _exit_device,
-    torch._C._group_tensors_by_device_and_dtype: _by_device_and_dtype,
+    **_optimizer_forms.FORMS,
     torch._C.DisableTorchFunction: _no_torch_function,
     torch._C.DisableTorchFunctionSubclass: _no_torch_function_of_subclasses,
 }
@@ -516,7 +455,7 @@ FORMS_OF_SIZES = {
 FORMS_WITH_TENSORS = {torch.tensor: _tensor_of_tensors}
 
 # Followed where the one keyword's value is a tensor.
-FORMS_WITH_TENSOR_NUMBERS = _SHARES
+FORMS_WITH_TENSOR_NUMBERS = _optimizer_forms.SHARES
 
 # Followed where data gives a number among the arguments, or some of a list.
 FORMS_WITH_DATA = {
