@@ -50,8 +50,7 @@ bool holds_plain_real(c10::ArrayRef<IValue> args) {
 bool holds_wrapper(c10::ArrayRef<IValue> args) {
   bool found = false;
   for (const IValue& arg : args) {
-    each_tensor(arg,
-                [&](const at::Tensor& tensor) { found = found || tensor.key_set().has(DispatchKey::Python); });
+    each_tensor(arg, [&](const at::Tensor& tensor) { found = found || tensor.key_set().has(DispatchKey::Python); });
   }
   return found;
 }

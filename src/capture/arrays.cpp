@@ -189,10 +189,9 @@ void keep_from_arrays(Capture& capture, PyObject* tensor, const Source* source) 
 PyRef write_to_array(Capture& capture, PyObject*, CallArgs&) {
   if (capture.arrays_share_memory)
     capture.stop(BreakReason::Numpy, "one of two arrays from outside that share memory is written to");
-  const bool any_read_only =
-      std::any_of(capture.input_sources.begin(), capture.input_sources.end(), [](const Source* source) {
-        return is_of_array(source) && source->key.get() == rules()->from_read_only.get();
-      });
+  const bool any_read_only = std::any_of(
+      capture.input_sources.begin(), capture.input_sources.end(),
+      [](const Source* source) { return is_of_array(source) && source->key.get() == rules()->from_read_only.get(); });
   if (any_read_only) capture.stop(BreakReason::Numpy, "an array is written to, and one from outside is read-only");
   return PyRef::borrow(Py_None);
 }

@@ -219,8 +219,7 @@ void Attempt::collect_moving(const guards::SourcePath& path) {
     if (!value) return;
   }
   if (open_size) {
-    const bool fits =
-        python::is_tensor(value) && !is_wrapper(value) && open_size->dim < python::unpack(value).dim();
+    const bool fits = python::is_tensor(value) && !is_wrapper(value) && open_size->dim < python::unpack(value).dim();
     if (fits) capture.expect_size(capture.sources.at(at), *open_size);
     return;
   }

@@ -26,8 +26,8 @@
 #include "capture/python_forms.h"
 #include "capture/region.h"
 #include "capture/tensor_history.h"
-#include "python/constants.h"
 #include "capture/wrapper_tensors.h"
+#include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 

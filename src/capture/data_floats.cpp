@@ -1,8 +1,8 @@
 // Functions of floats that data gives, ints that are made of them, and comparisons: nodes of the torch-level graph, and
 // operators of the trace.
 //
-// What Python has an error for (the root of a negative number, the int of one that is none) is a condition of the trace,
-// as those on sizes are: a call for which it does not hold runs as it is.
+// What Python has an error for (the root of a negative number, the int of one that is none) is a condition of the
+// trace, as those on sizes are: a call for which it does not hold runs as it is.
 #include <cmath>
 
 #include <ATen/ops/abs.h>
@@ -132,8 +132,7 @@ PyRef Capture::compare_data_floats(PyObject* function, PyObject* first, PyObject
   const Dim dim = int_of(truth);
   PyRef given = checked(PyTuple_Pack(2, number_leaf(first).get(), number_leaf(second).get()));
   PyRef name = python::attribute(function, "__name__");
-  PyRef leaf =
-      record_number(function, fmt::format("operator.{}", python::text_of(name.get())), given, ValueKind::Bool);
+  PyRef leaf = record_number(function, fmt::format("operator.{}", python::text_of(name.get())), given, ValueKind::Bool);
   if (is_data_symbol(dim)) dim_leaves_.emplace(dim.str(), std::move(leaf));
   return new_truth(Relation::ne(dim, 0));
 }

@@ -76,8 +76,8 @@ void require_place(Capture& capture, PyObject* tensor, Py_ssize_t dim, PyObject*
   if (relation) capture.require_data(*relation, PyExc_IndexError, nullptr);
 }
 
-// The end of a slice that data gives, as far as the tensor goes; from the front, which is looked at when a run has found
-// it out.
+// The end of a slice that data gives, as far as the tensor goes; from the front, which is looked at when a run has
+// found it out.
 PyRef bound_within(Capture& capture, PyObject* tensor, Py_ssize_t dim, PyObject* bound) {
   const std::vector<Dim> sizes = type_of(python::unpack(tensor)).sizes;
   if (!capture.is_data_number(bound) || !PyLong_CheckExact(bound) || dim >= static_cast<Py_ssize_t>(sizes.size()))
@@ -96,7 +96,8 @@ PyRef bound_within(Capture& capture, PyObject* tensor, Py_ssize_t dim, PyObject*
 PyRef slice_within(Capture& capture, PyObject* tensor, Py_ssize_t dim, PyObject* item) {
   auto* slice = reinterpret_cast<PySliceObject*>(item);
   if (!capture.is_data_number(slice->start) && !capture.is_data_number(slice->stop)) return PyRef::borrow(item);
-  PyRef start = bound_within(capture, tensor, dim, slice->start), stop = bound_within(capture, tensor, dim, slice->stop);
+  PyRef start = bound_within(capture, tensor, dim, slice->start),
+        stop = bound_within(capture, tensor, dim, slice->stop);
   return checked(PySlice_New(start.get(), stop.get(), slice->step));
 }
 

@@ -16,8 +16,8 @@
 #include "capture/overridden_calls.h"
 #include "capture/tensor_text.h"
 #include "capture/transforms.h"
-#include "python/constants.h"
 #include "capture/wrapper_tensors.h"
+#include "python/constants.h"
 #include "python/errors.h"
 #include "python/tensor_objects.h"
 

@@ -1,4 +1,5 @@
-// What a program's settings say of sizes and numbers: which stay as they are, and which are open from the first call on.
+// What a program's settings say of sizes and numbers: which stay as they are, and which are open from the first call
+// on.
 #pragma once
 
 #include <cstdint>

@@ -104,8 +104,7 @@ std::string Ambient::difference(const Ambient& now) const {
   if (now.torch_functions != torch_functions) return "__torch_function__ is switched off or on";
   if (now.devices != devices)
     return fmt::format("the modes of torch's functions are `{}`, were `{}`", now.devices, devices);
-  if (now.python_modes != python_modes)
-    return switched("a dispatch mode", now.python_modes, python_modes);
+  if (now.python_modes != python_modes) return switched("a dispatch mode", now.python_modes, python_modes);
   if (now.breaks != breaks) return "error_on_graph_break() says something else";
   if (now.controls != controls) return "the program has said something new about what may be in a graph";
   if (now != *this) return "the dispatcher's thread-local state is not as it was";

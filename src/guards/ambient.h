@@ -29,9 +29,8 @@ struct Ambient {
   size_t transforms = 0;  // of torch.func around the call
   bool forward_grad = true;
   bool deterministic = false, only_warns = false;
-  bool python_modes =
-      false;            // a dispatch mode is on: nothing compiled may run
-  std::string devices;  // of the modes that torch.device and set_default_device() set, and the classes of others
+  bool python_modes = false;  // a dispatch mode is on: nothing compiled may run
+  std::string devices;        // of the modes that torch.device and set_default_device() set, and the classes of others
   uint8_t torch_functions =
       0;  // whether __torch_function__ of subclasses and modes is asked: torch's own number for it
   BreakPolicy breaks = BreakPolicy::Unsaid;

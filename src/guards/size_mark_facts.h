@@ -8,8 +8,8 @@
 
 namespace firesteel::guards {
 
-// Code compiled for a tensor serves others whose marks are among its own: a new mark is a wish for other code, a missing
-// one is none.
+// Code compiled for a tensor serves others whose marks are among its own: a new mark is a wish for other code, a
+// missing one is none.
 class SizeMarkFacts {
  public:
   SizeMarkFacts() = default;
