@@ -125,3 +125,21 @@ def test_polygamma_in_place():
         z.copy_(x)
         assert_close(firesteel.compile(changed, backend=backend, fullgraph=True)(x), changed(z))
         assert_close(x, z)
+
+
+def test_a_context_that_the_program_has_kept():
+    held = []
+
+    @torch.library.custom_op("firesteel_sizes::keeping", mutates_args=())
+    def keeping(x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0]
+
+    @keeping.register_fake
+    def _(x):
+        held.append(torch.library.get_ctx())
+        return x.new_empty(held[-1].new_dynamic_size())
+
+    x = torch.tensor([1.0, -1.0])
+    assert_close(firesteel.compile(lambda x: keeping(x) * 2, fullgraph=True)(x), torch.tensor([2.0]))
+    with pytest.raises(RuntimeError, match="has ended"):
+        held[-1].new_dynamic_size()
